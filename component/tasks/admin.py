@@ -57,9 +57,7 @@ class QueueLine(msgspec.Struct, frozen=True):
 
 
 class Held(msgspec.Struct, frozen=True):
-    """A task, its principal, the address that requested it, and the component's address that
-    received the request.
-    """
+    """A task, its principal, the address that requested it, and the address that received that."""
 
     task: Task
     principal: str
@@ -100,11 +98,7 @@ class TaskAdmin:
     async def show(self, task: str) -> Held | None:
         """Return one task; None if it does not exist."""
 
-        def op(database: Database) -> Held | None:
-            row = _seen(database, task)
-            return None if row is None else _whole(database, row)
-
-        return await self._storage.read(op)
+        return await self._storage.read(self._op(task, lambda _, row: row))
 
     async def cancel(self, task: str) -> Held | None:
         """Cancel a task, and return its state after that; None if it does not exist."""
@@ -120,19 +114,15 @@ class TaskAdmin:
             except StanzaError:
                 return None  # deleted in the meantime
 
-        def op(database: Database) -> Held | None:
-            tx = Transaction(database, self._limits)
-            row = _seen(tx, task)
-            if row is None:
-                return None
+        def op(tx: Transaction, row: Row) -> Row:
             if row.owner is not None and tx.dialect == "sqlite":
                 # Only the process that holds the directory's lock can write here, so that owner is
                 # dead.
                 changes.release(tx, row)
             tx.publish(*changes.cancel(tx, row))
-            return _whole(tx, row)
+            return row
 
-        return await self._storage.write(op)
+        return await self._storage.write(self._op(task, op))
 
     async def retry(self, task: str, *, force: bool = False) -> Held | None:
         """Retry a failed task, or one whose result reports an error: start a new task from its
@@ -147,45 +137,51 @@ class TaskAdmin:
         effect, or if the task completed without an error.
         """
 
-        def op(database: Database) -> Held | None:
-            tx = Transaction(database, self._limits)
-            row = _seen(tx, task)
-            if row is None:
-                return None
-            made = _retry(tx, row, force=force)
-            leases.wake_one(tx)
-            return _whole(tx, made)
+        def op(tx: Transaction, row: Row) -> Row:
+            return _retry(tx, row, force=force)
 
-        return await self._queue(op)
+        return await self._queue(task, op)
 
     async def release(self, task: str) -> Held | None:
-        """Release a task that was set aside, so that it runs again. Return None if the task does
-        not exist. Raises RefusedError.
-        """
+        """Release a task that was set aside, None if it does not exist. Raises RefusedError."""
 
-        def op(database: Database) -> Held | None:
-            row = _seen(database, task)
-            if row is None:
-                return None
+        def op(tx: Transaction, row: Row) -> Row:
             if row.set_aside is None:
                 raise RefusedError(f"Task {task} is not set aside: it is {row.state}.")
             row.set_aside, row.attempts = None, 0
-            rows.update(database, row)
-            leases.wake_one(database)
-            return _whole(database, row)
+            rows.update(tx, row)
+            return row
 
-        return await self._queue(op)
+        return await self._queue(task, op)
 
-    async def _queue(self, op: Callable[[Database], Held | None]) -> Held | None:
-        held = await self._storage.write(op)
+    async def _queue(self, task: str, op: Callable[[Transaction, Row], Row]) -> Held | None:
+        def queue(tx: Transaction, row: Row) -> Row:
+            queued = op(tx, row)
+            leases.wake_one(tx)
+            return queued
+
+        held = await self._storage.write(self._op(task, queue))
         if held is not None and held.task.id is not None:
             self._requeued(held.task.id)
         return held
 
+    def _op(
+        self, task: str, op: Callable[[Transaction, Row], Row]
+    ) -> Callable[[Database], Held | None]:
+        """Return the operation on a task that its principal can see, whose value is the task."""
+
+        def run(database: Database) -> Held | None:
+            tx = Transaction(database, self._limits)
+            row = rows.load(tx, task)
+            if row is None or not row.promoted:
+                return None
+            row = op(tx, row)
+            return _held(row, queries.whole_task(tx, row))
+
+        return run
+
     async def queues(self) -> Sequence[QueueLine]:
-        """Return the named queues that have bounds or tasks: their limits, and how many of their
-        tasks run and wait.
-        """
+        """Return the named queues that have limits or tasks."""
         sql = (
             "SELECT queue, count(owner), count(CASE WHEN owner IS NULL THEN 1 END) FROM tasks"
             " WHERE queue IS NOT NULL AND state IN ('accepted', 'running') GROUP BY queue"
@@ -212,25 +208,16 @@ def list_rows(
 
     Each combination of filters has an index in this order.
     """
-    meant = rows.Filter(["promoted = 1"])
+    meant: rows.Filter = {"promoted = 1": ()}
     for column, value in (("state", state), ("principal", principal)):
         if value is not None:
-            meant.add(f"{column} = ?", value)
+            meant[f"{column} = ?"] = (value,)
     found = rows.listed(database, meant, "created DESC, id", limit)
     return [_held(row, rows.event_of(row, rows.decoded(row.progress))) for row in found]
 
 
-def _seen(database: Database, task: str) -> Row | None:
-    row = rows.load(database, task)
-    return row if row is not None and row.promoted else None
-
-
 def _held(row: Row, task: Task) -> Held:
     return Held(task, row.principal, row.requester, row.target)
-
-
-def _whole(database: Database, row: Row) -> Held:
-    return _held(row, queries.whole_task(database, row))
 
 
 def _retry(tx: Transaction, row: Row, *, force: bool, parent: str | None = None) -> Row:
@@ -317,7 +304,8 @@ def count(database: Database) -> Counts:
     queued = owned = 0
     found = database.execute("SELECT state, owned, sum(n) FROM task_counts GROUP BY state, owned")
     for state, has_owner, number in found.fetchall():
-        states[state.replace("-", "_")] = states.get(state.replace("-", "_"), 0) + number
+        name = state.replace("-", "_")
+        states[name] = states.get(name, 0) + number
         owned += number if has_owner else 0
         queued += number if not has_owner and state in ("accepted", "running") else 0
     return Counts(**states, queued=queued, owned=owned)

@@ -26,7 +26,7 @@ from component.skills.calling import call_inline
 from component.skills.context import Context
 from component.skills.inputs import Arguments
 from component.tasks import changes, leases, queries, replay, rows
-from component.tasks.changes import Runtime, Transaction
+from component.tasks.changes import TaskRuntime, Transaction
 from component.tasks.events import TaskRecords
 from component.tasks.gate import UNKNOWN, arguments_of, completed
 from component.tasks.outputs import error_of, result_of
@@ -81,7 +81,7 @@ class Admission:
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: TaskRuntime,
         worker: Worker,
         cache: ReplayCache,
         records: TaskRecords,

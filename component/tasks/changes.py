@@ -80,11 +80,6 @@ class Transaction:
         has_slots: returns whether one more task can run on this instance.
     """
 
-    __slots__ = (
-        *("_has_slots", "answers", "changes", "dialect", "execute", "expect", "instance"),
-        *("limits", "notify", "now", "rows", "settled", "steady"),
-    )
-
     def __init__(
         self,
         database: Database,
@@ -105,7 +100,9 @@ class Transaction:
         self.changes: list[Change] = []
         self.answers: list[tuple[str, int]] = []
         """Principals for whom a recorded answer is stored, and its size in bytes."""
-        self.rows: list[Row] = []
+        self.ready: set[str] = set()
+        """Principals that may have queued tasks after this; "" for anybody."""
+        self.has_timers = False
 
     def publish(self, *changes: Change) -> None:
         """Publish changes once they are committed.
@@ -114,18 +111,26 @@ class Transaction:
         """
         self.changes += changes
         for made in changes:
-            if made.ready or rows.is_queued(made.row):
-                self.wake_others()
-            if made.row.children and made.row.state in TERMINAL:
+            row = made.row
+            self.queued(row, *made.ready)
+            if row.children and row.state in TERMINAL:
                 # locked in a fixed order
                 rest = f"WHERE parent = ? AND {rows.OPEN} ORDER BY id"
-                for child in rows.select(self, rest, (made.row.id,), rows.LOCK):
+                for child in rows.select(self, rest, (row.id,), rows.LOCK):
                     self.publish(*cancel(self, child))
 
-    def queued(self, *changed: Row) -> None:
-        """After the commit, let these tasks be claimed if they can be, now or when they are due."""
-        self.rows += [msgspec.structs.replace(row) for row in changed]
-        if any(map(rows.is_queued, changed)):
+    def queued(self, row: Row, *ready: str) -> None:
+        """After the commit, let a task be claimed if it can be, now or when it is due; and tasks of
+        the principals `ready`.
+        """
+        if row.wake_at is not None:
+            self.has_timers = True
+        if row.queue is not None and row.owner is None:
+            self.ready.add("")  # the next task in its queue may start
+        if rows.is_queued(row):
+            ready = (*ready, row.principal)
+        if ready:
+            self.ready.update(ready)
             self.wake_others()
 
     def wake_others(self) -> None:
@@ -134,7 +139,7 @@ class Transaction:
             leases.wake_one(self)
 
 
-class Runtime:
+class TaskRuntime:
     """What this instance runs tasks with: the database, the skills, the slots, and a task group.
 
     Args:
@@ -197,15 +202,13 @@ class Runtime:
             transaction = Transaction(database, self.limits, self.instance, self.has_slots)
             return op(transaction), transaction
 
-        value, transaction = await self.storage.write(run, keep_trying=keep_trying, tasks=tasks)
-        if transaction.changes or transaction.rows or transaction.answers:
-            self._publish(transaction, by)
+        value, tx = await self.storage.write(run, keep_trying=keep_trying, tasks=tasks)
+        if tx.changes or tx.ready or tx.has_timers or tx.answers:
+            self._publish(tx, by)
         return value
 
     def start(self, work: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
-        """Start work in the task group. Raises StanzaError: the service has stopped; the next start
-        does it.
-        """
+        """Start work in the task group. Raises StanzaError: the service has stopped."""
         if self.group is None:
             raise errors.busy(self.limits.retry_after_s)
         coroutine = work(*args)
@@ -249,7 +252,8 @@ def change(
     """
     if to not in TRANSITIONS[row.state]:
         raise TransitionError(f"task {row.id} cannot go from {row.state} to {to}")
-    if rows.is_late(tx, row) and to not in ("failed", "rejected"):
+    late = row.deadline is not None and tx.settled >= row.deadline
+    if late and to not in ("failed", "rejected"):
         to, detail, owner = "failed", Failure.of(errors.deadline_expired()), None
     waited = row.state == "input-required"
     row.state = to
@@ -315,9 +319,10 @@ def _add_event(tx: Transaction, row: Row, detail: str | None) -> None:
     So a task that reports for days does not fill the disk. All events up to one revision are
     deleted, so they form one gap, however long it is.
     """
+    shown_until = row.retain_until if row.promised is None else row.promised
     tx.execute(
         "INSERT INTO events (task, revision, state, at, retain, detail) VALUES (?, ?, ?, ?, ?, ?)",
-        (row.id, row.revision, row.state, row.updated, row.shown_until, detail),
+        (row.id, row.revision, row.state, row.updated, shown_until, detail),
     )
     if row.revision % _TRIM_EVERY == 0:
         last = row.revision - EVENTS_KEPT
@@ -450,9 +455,7 @@ def reveal(tx: Transaction, row: Row) -> Sequence[Change]:
     """
     row.promoted = 1
     rows.update(tx, row)
-    return [
-        Change(event.of(row), rows.decoded(event.detail)) for event in rows.events_of(tx, row.id)
-    ]
+    return [Change(then, detail) for then, detail in rows.events_of(tx, row)]
 
 
 def release(tx: Transaction, row: Row, *, drained: bool = False) -> list[Change]:
@@ -479,9 +482,7 @@ def release_all(tx: Transaction, owner: str) -> list[Change]:
 
 
 def cancel(tx: Transaction, row: Row) -> list[Change]:
-    """Cancel a task; nothing changes if it has ended or is already being cancelled (CAN-005,
-    CAN-006).
-    """
+    """Cancel a task, unless it has ended or is already being cancelled (CAN-005, CAN-006)."""
     if row.state in ("accepted", "input-required"):
         return [end(tx, row, "cancelled", None)]
     if row.state != "running":

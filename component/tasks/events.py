@@ -127,12 +127,11 @@ class EventSender:
         row = made.row
         if not row.promoted:
             return True
-        delivery: Delivery | None
         try:
             notice = notice_of(made)
         except Exception:  # noqa: BLE001 - the other events must still be sent
             _log.exception("cannot send an event", task=row.id)
-            delivery = nothing_to_send()
+            delivery: Delivery | None = nothing_to_send()
         else:
             delivery = self._listener.changed(notice)
         if delivery is None:
@@ -171,9 +170,7 @@ class EventSender:
             await anyio.sleep(_GATHER_S)
 
     def questions_to(self, who: JID) -> frozenset[str]:
-        """Return the questions whose messages were just written to `who`, by their ids: their rows
-        may not say so yet.
-        """
+        """Return the ids of questions just written to `who`: their rows may not say so yet."""
         return frozenset(
             sent.question.id
             for sent in self._sent.values()
@@ -199,9 +196,8 @@ class EventSender:
                     question_rows.written(database, what.question.id, what.delivery.withheld)
 
         if written:
-            await self._storage.write(
-                op, keep_trying=keep_trying, tasks=[one for one, _ in written]
-            )
+            tasks = [task for task, _ in written]
+            await self._storage.write(op, keep_trying=keep_trying, tasks=tasks)
         self._forget(sent)
 
     def _forget(self, sent: Mapping[_Revision, _Sent]) -> None:
@@ -234,8 +230,7 @@ class EventSender:
             self._send_now()
             after = (-1, "")
             while True:
-                # An event that is being sent is not sent again, even if it is recorded in the
-                # meantime.
+                # An event that is being sent is not sent again, even if that is recorded meanwhile.
                 before = self._on_its_way()
                 page = await self._storage.read(partial(_unsent, after=after))
                 for made in page:
@@ -253,9 +248,7 @@ class EventSender:
 
 
 def _unsent(database: Database, after: tuple[int, str]) -> list[Change]:
-    """Return the next events that must be sent and were not yet, in the order of `updated` and
-    `id`.
-    """
+    """Return the next events that must be sent and were not, by `updated` and `id`."""
     page: list[Change] = []
     rest = (
         "WHERE unsent_revision IS NOT NULL AND (updated > ? OR (updated = ? AND id > ?))"
@@ -264,12 +257,12 @@ def _unsent(database: Database, after: tuple[int, str]) -> list[Change]:
     for row in rows.select(database, rest, (after[0], after[0], after[1])):
         assert row.unsent_revision is not None
         revision = row.unsent_revision
-        event = next(rows.events_of(database, row.id, revision, revision), None)
+        event = next(rows.events_of(database, row, revision, revision), None)
         if event is None:
             continue
         question = question_with(database, row) if row.revision == revision else None
-        then = msgspec.structs.replace(event.of(row), updated=row.updated)
-        page.append(Change(then, rows.decoded(event.detail), question=question))
+        then, detail = event
+        page.append(Change(replace(then, updated=row.updated), detail, question=question))
     return page
 
 
@@ -376,10 +369,7 @@ class TaskRecords:
             self._record(_event_of(row, "execute", row.state, why))
 
     def decided(self, who: JID, decision: Decision, judged: Judgement) -> None:
-        """Record a decision, or why it does not count.
-
-        A decision that repeats an earlier one is not recorded again.
-        """
+        """Record a decision, unless it repeats an earlier one, or why it does not count."""
         made, error = judged.change, judged.error
         if error is not None or judged.uncertain:
             why = "may be meant for another question"

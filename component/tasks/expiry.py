@@ -125,11 +125,7 @@ def _settle(tx: Transaction, row: Row) -> Change | None:
 
 
 class Timer:
-    """Sleeps until the next timer is due.
-
-    Args:
-        settle: settles what is due, and returns the milliseconds until the next timer.
-    """
+    """Sleeps until the next timer is due; `settle` returns the milliseconds until then."""
 
     def __init__(self, settle: Callable[[], Awaitable[int | None]]) -> None:
         self._settle = settle
@@ -217,9 +213,7 @@ async def keep(
 # The limits of principals.
 
 _PRINCIPALS: Final = 10_000
-"""Number of principals whose additions are counted; a principal that was dropped is
-checked sooner.
-"""
+"""Principals whose additions are counted; one that was dropped is checked sooner."""
 _FULL: Final = 0.9
 """The part of a limit that is left after removing, so that it is not done at each end."""
 _LOOK: Final = 0.1
@@ -227,9 +221,7 @@ _LOOK: Final = 0.1
 may each add so much unseen by the others.
 """
 _AGAIN_S: Final = 2.0
-"""Seconds until the next try if nothing could be deleted, because no final event had been
-sent yet.
-"""
+"""Seconds until the next try if no final event had been sent, so that nothing was deleted."""
 
 
 class Removed(msgspec.Struct, frozen=True):
@@ -288,9 +280,7 @@ def remove(database: Database, principal: str, bounds: Bounds, replay_ms: int) -
 
 
 def _oldest_ended(database: Database, principal: str) -> list[tuple[str, int, int]]:
-    """Return the tasks of a principal that ended first and whose end was sent: id, size in bytes,
-    and the time of the end by the steady clock.
-    """
+    """Return id, size and time of the end of the first ended tasks whose end was sent."""
     skip = rows.SKIP if database.dialect == "postgresql" else ""
     return database.execute(
         "SELECT id, coalesce(bytes, 0), updated - coalesce(promised - retain_until, 0)"  # noqa: S608 - constant texts
@@ -301,9 +291,7 @@ def _oldest_ended(database: Database, principal: str) -> list[tuple[str, int, in
 
 
 def _drop_answers(database: Database, principal: str, bounds: Bounds) -> tuple[int, bool]:
-    """Remove the answers from the oldest replay records; return how many, and whether there are
-    more.
-    """
+    """Remove the oldest recorded answers; return how many, and whether there are more."""
     size = replay.answer_bytes(database, principal)
     if size <= bounds.bytes:
         return 0, False

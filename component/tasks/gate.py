@@ -18,7 +18,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from component.audit.protocol import AuditEvent, Recorder
+from component.audit.protocol import AuditEvent, NoRecord, Recorder
 from component.policy import ConfirmationRule
 from component.policy.flows import Decision, Flows
 from component.policy.persons import Persons
@@ -68,7 +68,7 @@ class Gate:
     ) -> None:
         self._view = view
         self._flows = flows
-        self._recorder = recorder
+        self._recorder = recorder or NoRecord()
 
     def visible(self, request: Request) -> Skill | None:
         """Return the skill; None if there is none of this name that the principal sees."""
@@ -116,8 +116,6 @@ class Gate:
     def _record(
         self, request: Request, kind: Literal["capability", "taint"], outcome: str, detail: str
     ) -> None:
-        if self._recorder is None:
-            return
         context = request.caller_context
         self._recorder.record(
             AuditEvent(
@@ -154,9 +152,7 @@ def arguments_of(request: Request, skill: Skill) -> Arguments:
 
 
 async def completed(request: Request, skill: Skill, arguments: Arguments) -> Arguments:
-    """Return the arguments with those that depend on the requester. Raises InvalidParam and
-    StorageError.
-    """
+    """Add the arguments that depend on the requester. Raises InvalidParam and StorageError."""
     if skill.complete is None:
         return arguments
     return await skill.complete(request.requester, request.target, arguments)
@@ -223,9 +219,7 @@ class Approvers:
         Raises StanzaError: `confirmation-unavailable`, if a confirmation is needed and nobody can
         give it (CNF-005).
         """
-        if not self.needed(request, skill):
-            return None
-        found = self._confirmation(request, skill, None)
+        found = self._confirmation(request, skill, None) if self.needed(request, skill) else None
         if isinstance(found, Unknown):
             person = await self._is_person(request.principal, request.requester, request.target)
             found = self._confirmation(request, skill, person)
@@ -235,9 +229,7 @@ class Approvers:
     def _confirmation(
         self, request: Request, skill: Skill, person: bool | None
     ) -> Confirmation | Unknown | None:
-        """Return who has to confirm a request that needs it; `person` says whether its principal is
-        a person, None if that is not known.
-        """
+        """Return who has to confirm; `person` says if the principal is one, None if unknown."""
         rule = self._asking(skill.name)
         never = rule.when == "never" and request.caller_context.asker == "caller"
         asked = rule.approvers

@@ -55,7 +55,7 @@ TABLES: Final = (
 
 T = TypeVar("T")
 
-Step: TypeAlias = RunStep | AskPrincipal | Sleep | StartTask | WaitForTasks
+StepOperation: TypeAlias = RunStep | AskPrincipal | Sleep | StartTask | WaitForTasks
 """The operations that are steps."""
 
 ATOMIC: Final = ""
@@ -114,7 +114,7 @@ class Steps:
         self.under_way: set[str] = set()
         self.unbegun: list[str] = []
 
-    def find(self, operation: Step, *, branch: bool) -> tuple[StepId, Recorded | None]:
+    def find(self, operation: StepOperation, *, branch: bool) -> tuple[StepId, Recorded | None]:
         """Identify the step that an operation is, and return its record, if it has ended; `branch`
         says that it runs in a parallel branch.
 
@@ -165,7 +165,7 @@ class Steps:
         return hashlib.sha256(f"{self._origin}/{identity}".encode()).hexdigest()[:32]
 
 
-def _described(operation: Step) -> tuple[str, str, bytes]:
+def _described(operation: StepOperation) -> tuple[str, str, bytes]:
     """Return the name of a step, what errors call it, and the JSON of its input, empty for none."""
     match operation:
         case RunStep(name=name):
@@ -187,7 +187,7 @@ def model_step(asked: AskModel) -> RunStep:
     return RunStep("llm", True, value, asked.key)
 
 
-# How a step ended, as JSON. A question's answer is a `Reply` of `component.tasks.questions`.
+# How a step ended, as JSON. That of a question is from `component.tasks.questions.encoded_reply`.
 
 
 def succeeded(value: object) -> str:
@@ -313,9 +313,7 @@ def nothing_ran(database: Database, task: str) -> bool:
 
 
 def children_in(journal: Journal) -> tuple[set[str], set[str]]:
-    """Return the child tasks that a task has started, and those whose results it has
-    already used.
-    """
+    """Return the child tasks that a task has started, and those whose results it has used."""
     started: set[str] = set()
     settled: set[str] = set()
     for step, recorded in journal.done.items():

@@ -229,21 +229,19 @@ class Slots:
     Args:
         total: the maximum number of running tasks of all principals.
         per_principal: the maximum for one principal.
-        released: called after a slot is released.
 
     Attributes:
+        released: is called after a slot is released.
         running: the number of running tasks of each principal that has any.
         suspects: the number of running tasks that may be what crashes the process.
     """
 
-    def __init__(
-        self, total: int, per_principal: int, released: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, total: int, per_principal: int) -> None:
         self.total = total
         self.per_principal = per_principal
         self.running: Counter[str] = Counter()
         self.suspects = 0
-        self.released = released
+        self.released: Callable[[], None] = lambda: None
         self._sum = 0
 
     @property
@@ -409,9 +407,7 @@ def _principals(database: Database, after: str) -> list[str]:
 def _left_out(
     database: Database, claimant: Claimant, exhausted: Sequence[str]
 ) -> tuple[str, list[Value]]:
-    """Return the conditions that leave out what the claimant or its queues cannot run, and their
-    values.
-    """
+    """Return conditions that leave out what the claimant cannot run now, and their values."""
     but, values = "", list[Value]()
     if claimant.skills is not None:
         known, names = among(database, "skill", claimant.skills)

@@ -20,7 +20,6 @@ from component.skills.skill import Skill
 from component.store.notifications import Notification
 from component.tasks.gate import Approvers, Gate
 from component.tasks.request import Origin, Request
-from xep.data_forms import Form
 from xep.fluux_agent.confirm import Confirm
 from xep.fluux_agent.task import Input, Task
 from xep.jid import JID
@@ -40,18 +39,14 @@ class Certainty(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueLimits(msgspec.Struct, frozen=True):
-    """The limits of one queue: tasks that run at once, and tasks that start in a minute; None: no
-    limit.
-    """
+    """The limits of one queue: tasks that run at once, and tasks that start in a minute."""
 
     running: int
     per_minute: float | None = None
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """The maximum number of ended tasks that are retained for one principal, and their maximum
-    size.
-    """
+    """The maximum number and size of the ended tasks that are retained for one principal."""
 
     tasks: int = 1_000
     bytes: int = 16_000_000
@@ -79,8 +74,8 @@ class TaskLimits(msgspec.Struct, frozen=True, kw_only=True):
     the bounds of named queues. Requests of open tasks of a principal have at most `open_bytes`
     together, and `kept` bounds what is kept of its ended ones; it has at most
     `records_per_principal` replay records. At most `held_per_person` notifications of one agent are
-    held for a person. `certainty` is what an answer in
-    words is held against. The entries of a page have at most `page_room` bytes.
+    held for a person. `certainty` is what an answer in words is held against. The entries of a page
+    have at most `page_room` bytes.
     """
 
     inline_s: float = 10.0
@@ -178,9 +173,7 @@ class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeletedTask(msgspec.Struct, frozen=True):
-    """A task that its principal could see and that was deleted: its id, the bare JID of the
-    principal, and the address at which it was accepted.
-    """
+    """A deleted task that its principal, a bare JID, could see; `target` had accepted it."""
 
     id: str
     principal: str
@@ -275,11 +268,4 @@ class Listener(Protocol):
         """Note that a task that its principal could see was deleted."""
 
     async def handled(self) -> bool:
-        """Wait until the server has handled everything written so far; return False if the
-        connection was lost before that.
-        """
-
-
-def form_of(question: Question) -> Form | None:
-    """Return the form of an input; None for a confirmation."""
-    return question.content.form if isinstance(question.content, Input) else None
+        """Wait until the server has handled what was written; False: the connection was lost."""

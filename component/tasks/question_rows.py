@@ -309,9 +309,7 @@ def insert(
 def question_of(
     row: Row, content: Confirm | Input, asked: Iterable[JID], revision: int | None = None
 ) -> Question:
-    """Return a question of a task, which `revision` asked the bare JIDs `asked`; by default the
-    present one did.
-    """
+    """Return a question of a task, which `revision`, or the present one, asked `asked`."""
     request = request_of(row)
     return Question(
         id=content.id,
@@ -366,9 +364,7 @@ def returned(database: Database, id_: str, who: JID, at: JID) -> None:
 
 
 def close(database: Database, task: str, state: str) -> None:
-    """Record that the open question of a task is closed; `state` is the state in its row after
-    that.
-    """
+    """Close the open question of a task; `state` is the state in its row after that."""
     database.execute(
         "UPDATE recent_questions SET closed = ? WHERE closed IS NULL AND input IN"
         " (SELECT id FROM inputs WHERE task = ? AND state = 'open')",

@@ -52,16 +52,12 @@ _LARGEST_EXACT: Final = 2**53 - 1
 """Up to here every JSON reader sees the same integer (RFC 7493 §2.2)."""
 
 
-class Reply(msgspec.Struct, frozen=True):
-    """An answer: its values; or None if the person declined, with the `reason`."""
-
-    values: dict[str, Any] | None
-    reason: str = ""
-
-    def encoded(self) -> str:
-        """Return the JSON to store as the result of a step, equal for equal content."""
-        kept = {"declined": self.reason} if self.values is None else {"value": self.values}
-        return msgspec.json.encode(kept, order="deterministic").decode()
+def encoded_reply(values: dict[str, Any] | None) -> str:
+    """Return the JSON to store of an answer as the result of the step that asked, equal for equal
+    content. `values` is None if the person declined.
+    """
+    kept = {"declined": ""} if values is None else {"value": values}
+    return msgspec.json.encode(kept, order="deterministic").decode()
 
 
 def input_for(
@@ -71,16 +67,13 @@ def input_for(
     id: str,  # noqa: A002 - the attribute's own name
     revision: int,
     expires: datetime,
-    lang: str | None = "en",
 ) -> Input:
-    """Return the question `text`, whose answer must match `schema`, a JSON Schema of type
-    object.
-    """
+    """Return the question `text`, whose answer must match `schema`, a JSON Schema of an object."""
     return Input(
         id=id,
         revision=revision,
         expires=expires,
-        questions=(Question(text=text, lang=lang),),
+        questions=(Question(text=text, lang="en"),),
         schema=InputSchema(json=schema),
         form=schema_form(schema, NAMESPACE, title=text),
     )
@@ -91,8 +84,8 @@ def schema_of(question: Input) -> dict[str, Any]:
     return msgspec.json.decode(question.schema.json, type=dict[str, Any])
 
 
-def read_answer(schema: Schema, answer: InputAnswer) -> Reply:
-    """Decode an answer. `check` validates it.
+def read_answer(schema: Schema, answer: InputAnswer) -> dict[str, Any] | None:
+    """Decode an answer, None if the person declines. `check` validates it.
 
     Raises StanzaError: `malformed`, or `invalid-param` for a field whose value has the wrong type.
     """
@@ -106,13 +99,11 @@ def read_answer(schema: Schema, answer: InputAnswer) -> Reply:
         raise errors.malformed(f"The JSON of the answer cannot be read: {error}") from error
     if not isinstance(values, dict):
         raise errors.malformed("The answer is not a JSON object.")
-    return Reply(_plain(values))
+    return {key: _plain(value) for key, value in values.items()}
 
 
 def only_value(question: Input) -> Property | None:
-    """Return the property that a text answers: the only required one, else the only one that there
-    is; None if there are several.
-    """
+    """Return the property that a text answers: the only required one, else the only one."""
     properties = properties_of(schema_of(question))
     needed = [each for each in properties if each.required]
     able = needed or [each for each in properties if is_sayable(each)]
@@ -131,10 +122,7 @@ def is_sayable(declared: Property) -> bool:
 
 
 def check(schema: Schema, values: Mapping[str, Any]) -> None:
-    """Validate the values against the schema (JSON Schema 2020-12).
-
-    Raises StanzaError: `invalid-param`, which names the property.
-    """
+    """Validate the values. Raises StanzaError: `invalid-param`, which names the property."""
     try:
         wrong = SchemaValidator(schema).mismatch(dict(values))
     except DeclarationError as error:
@@ -143,9 +131,9 @@ def check(schema: Schema, values: Mapping[str, Any]) -> None:
         raise errors.invalid_param(wrong.member or "answer", wrong.reason)
 
 
-def _read_form(schema: Schema, form: Form) -> Reply:
+def _read_form(schema: Schema, form: Form) -> dict[str, Any] | None:
     if form.type == "cancel":
-        return Reply(None)
+        return None
     if form.type != "submit":
         raise errors.malformed('The form of an answer has type "submit" or "cancel".')
     try:
@@ -155,7 +143,7 @@ def _read_form(schema: Schema, form: Form) -> Reply:
         if name == FORM_TYPE:
             raise errors.malformed(str(error)) from None
         raise errors.invalid_param(name, reason) from None
-    return Reply(_plain(values))
+    return {key: _plain(value) for key, value in values.items()}
 
 
 def _plain(value: Any) -> Any:
@@ -175,9 +163,8 @@ def ask(
     """Ask `asked` for a confirmation or an input, which any one of them can answer: the task is
     `input-required`, its run ends here, and only rows remain.
 
-    The answer to an input becomes the result of `step`, as the JSON of a `Reply`. If the deadline
-    has passed the change is the failure of the task instead, and nobody is asked. Raises
-    TransitionError.
+    The answer to an input becomes the result of `step`. If the deadline has passed the change is
+    the failure of the task instead, and nobody is asked. Raises TransitionError.
     """
     assert content.expires is not None, "a question needs a time at which it expires"
     due = rows.next_due(tx, row, rows.steady(tx, rows.milliseconds(content.expires)))
@@ -283,8 +270,8 @@ def decide(tx: Transaction, by: Answerer, decision: Decision) -> Judgement:
 def answer(tx: Transaction, by: Answerer, given: InputAnswer, owner: str | None) -> Judgement:
     """Judge an answer, in the order of the specification (INP-010).
 
-    An answer that counts becomes the result of the step that asked, as the JSON of a `Reply`.
-    `owner` is the instance that has a slot to run the task at once; with None the task is queued.
+    An answer that counts becomes the result of the step that asked (`encoded_reply`). `owner` is
+    the instance that has a slot to run the task at once; with None the task is queued.
     """
     row = rows.find(tx, by.who, by.at, given.task, lock=True)
     if row is None:
@@ -305,29 +292,29 @@ def answer(tx: Transaction, by: Answerer, given: InputAnswer, owner: str | None)
         return refused
     try:
         schema = schema_of(question)
-        reply = read_answer(schema, given)
-        if reply.values is not None:
-            check(schema, reply.values)
+        values = read_answer(schema, given)
+        if values is not None:
+            check(schema, values)
     except StanzaError as error:
         return Judgement(error)
     if not is_certain(tx, by, put.id, stands=is_yes_or_no(question)):
         return Judgement(uncertain=True)
     made = _go_on(tx, row, owner)
     if made.row.state not in TERMINAL:
-        question_rows.store_answer(tx, put, reply.encoded(), by.who)
-        end_step(tx, row, put.step, Recorded(reply.encoded()))
+        reply = encoded_reply(values)
+        question_rows.store_answer(tx, put, reply, by.who)
+        end_step(tx, row, put.step, Recorded(reply))
     return Judgement(change=made, task=whole_task(tx, made.row))
 
 
 def _is_same(put: InputRow, question: Input, given: InputAnswer) -> bool:
     """Return whether an answer equals the one that counted: question, revision, and values."""
-    if given.revision != put.revision or put.answer is None:
+    if given.revision != put.revision:
         return False
     try:
-        reply = read_answer(schema_of(question), given)
+        return encoded_reply(read_answer(schema_of(question), given)) == put.answer
     except StanzaError:
         return False
-    return reply.encoded() == put.answer
 
 
 def _closed(tx: Transaction, row: Row, put: InputRow) -> Judgement | None:
@@ -393,9 +380,7 @@ def confirm_for(
 
 
 def check_size(size: int) -> None:
-    """Raise StanzaError, `policy-violation` with the limit, if `size` bytes of parameters are too
-    large to show to a person.
-    """
+    """Raise StanzaError, `policy-violation`, if so many bytes are too large to show to a person."""
     if size > MOST_BYTES:
         raise errors.too_big_to_confirm(size, MOST_BYTES)
 
@@ -449,9 +434,7 @@ def digest_of(agent: JID, confirm: Confirm) -> bytes:
 
 
 def covers(confirm: Confirm, request: Request, skill: Skill, arguments: Arguments) -> bool:
-    """Return whether the action that would run now is exactly the one confirmed (CNF-040,
-    CNF-041).
-    """
+    """Return whether what would run now is exactly the action confirmed (CNF-040, CNF-041)."""
     now = msgspec.structs.replace(
         confirm, principal=request.principal.bare, action=action_of(skill, arguments)
     )

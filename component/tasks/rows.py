@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
-from typing import Any, Final, get_args
+from typing import Any, Final, TypeAlias, get_args
 
 import msgspec
 from cachebox import LRUCache
@@ -344,16 +344,12 @@ def moment(milliseconds: int) -> datetime:
 
 
 def milliseconds(time: datetime) -> int:
-    """Return the milliseconds since 1970 of an aware time, rounded up: an instant is
-    never early.
-    """
+    """Return the milliseconds since 1970 of an aware time, rounded up."""
     return -((_EPOCH - time) // timedelta(milliseconds=1))
 
 
 def steady(database: Database, time: int) -> int:
-    """Convert a wall-clock time to the steady clock; correct unless the wall clock is set before
-    then.
-    """
+    """Convert a wall-clock time to the steady clock, unless the wall clock is set before then."""
     return time - database.now + database.steady
 
 
@@ -461,9 +457,7 @@ def update(database: Database, row: Row) -> None:
 
 
 def delete(database: Database, tasks: Sequence[str]) -> list[DeletedTask]:
-    """Delete tasks, with their children and what they waited for; return those that their
-    principals could see.
-    """
+    """Delete tasks and what they waited for; return those that their principals could see."""
     these, ids = among(database, "id", tasks)
     database.execute(
         f"WITH RECURSIVE family(id) AS (SELECT id FROM tasks WHERE {these} UNION"  # noqa: S608
@@ -587,30 +581,22 @@ def find(database: Database, who: JID, at: JID, task: str, *, lock: bool = False
     return found[0] if found else None
 
 
-class Filter(msgspec.Struct):
-    """Conditions on the tasks of a list, and their values."""
-
-    conditions: list[str] = []
-    values: list[Value] = []
-
-    def add(self, condition: str, *values: Value) -> None:
-        """Add a condition."""
-        self.conditions.append(condition)
-        self.values += values
+Filter: TypeAlias = dict[str, Sequence[Value]]
+"""Conditions on the tasks of a list, each with its values."""
 
 
 def theirs(database: Database, who: JID, at: JID) -> Filter:
     """Return the filter for the tasks that a principal sees at an address."""
-    return Filter([_THEIRS], [str(who), str(at), database.steady])
+    return {_THEIRS: (str(who), str(at), database.steady)}
 
 
 def listed(database: Database, meant: Filter, order: str, limit: int) -> list[Row]:
     """Return the rows of a list without their results and failures."""
     found = database.execute(
-        f"SELECT {_LISTED} FROM tasks WHERE {' AND '.join(meant.conditions)}"  # noqa: S608
+        f"SELECT {_LISTED} FROM tasks WHERE {' AND '.join(meant)}"  # noqa: S608
         # Not a parameter: PostgreSQL would make a new plan for each value.
         f" ORDER BY {order} LIMIT {limit:d}",
-        meant.values,
+        [value for values in meant.values() for value in values],
     ).fetchall()
     return [Row(*row) for row in found]
 
@@ -656,36 +642,20 @@ def kept_of(database: Database, principal: str, most: int | None = None) -> tupl
 # Events, and parts of artifacts.
 
 
-class Event(msgspec.Struct, frozen=True):
-    """A stored event. Times are milliseconds since 1970; `detail` is XML."""
-
-    revision: int
-    state: State
-    at: int
-    retain: int
-    detail: str | None
-
-    def of(self, row: Row) -> Row:
-        """Return the row of the task as it was at this event."""
-        return msgspec.structs.replace(
-            row,
-            state=self.state,
-            revision=self.revision,
-            updated=self.at,
-            promised=self.retain,
-        )
-
-
 def events_of(
-    database: Database, task: str, first: int = 0, last: int = 2**53, *, backwards: bool = False
-) -> Iterator[Event]:
-    """Return the stored events of a task between two revisions, both included."""
+    database: Database, row: Row, first: int = 0, last: int = 2**53, *, backwards: bool = False
+) -> Iterator[tuple[Row, Detail | None]]:
+    """Return the stored events of a task between two revisions, both included: the row as it was
+    then, and the payload.
+    """
     found = database.execute(
         "SELECT revision, state, at, retain, detail FROM events WHERE task = ?"  # noqa: S608
         f" AND revision BETWEEN ? AND ? ORDER BY revision {'DESC' if backwards else ''}",
-        (task, first, last),
+        (row.id, first, last),
     )
-    return (Event(*event) for event in iter(found.fetchone, None))
+    for revision, state, at, retain, detail in iter(found.fetchone, None):
+        then = {"revision": revision, "state": state, "updated": at, "promised": retain}
+        yield msgspec.structs.replace(row, **then), decoded(detail)
 
 
 def decoded(text: str | None) -> Detail | None:

@@ -54,9 +54,9 @@ from component.skills.outputs import SkillResult
 from component.skills.skill import Skill
 from component.store import waiters
 from component.tasks import changes, gate, journal, leases, outputs, replay, rows
-from component.tasks.changes import Change, Runtime, Transaction, change
+from component.tasks.changes import Change, TaskRuntime, Transaction, change
 from component.tasks.gate import ITS_PARAMETERS, NotPermitted
-from component.tasks.journal import ATOMIC, Journal, Recorded, Step, StepId, Steps
+from component.tasks.journal import ATOMIC, Journal, Recorded, StepId, StepOperation, Steps
 from component.tasks.leases import Slot
 from component.tasks.outputs import Parts
 from component.tasks.protocol import CannotShare
@@ -139,7 +139,11 @@ class Run:
     """
 
     def __init__(
-        self, runtime: Runtime, admitted: Admitted, row: Row | None = None, slot: Slot | None = None
+        self,
+        runtime: TaskRuntime,
+        admitted: Admitted,
+        row: Row | None = None,
+        slot: Slot | None = None,
     ) -> None:
         self.admitted = admitted
         self.request, self.skill, self.flight = admitted.request, admitted.skill, admitted.flight
@@ -148,7 +152,8 @@ class Run:
         self.slot = slot
         self.ended = anyio.Event()
         self._runtime, self._limits = runtime, runtime.limits
-        self._repeatable, self._atomic = admitted.repeatable, admitted.atomic
+        self._repeatable = admitted.repeatable
+        self._atomic = not (self._repeatable or self.skill.durable)
         self._lock = anyio.Lock()
         self._steps = Steps((None if row is None else row.origin) or self.task)
         if self._atomic:
@@ -336,9 +341,7 @@ class Run:
         return outputs.result_of(self.skill, made)
 
     def _interrupted(self) -> StanzaError | None:
-        """Return the error of a run that was stopped before its skill ended; None if it was
-        cancelled or will be resumed.
-        """
+        """Return the error of a run that was stopped; None: it was cancelled or will be resumed."""
         repeatable = self._repeatable
         match self._stopped:
             case "limit":
@@ -445,9 +448,7 @@ class Run:
 
     @property
     def resumes(self) -> bool:
-        """Whether another run continues the call if this one is cancelled now: the service stops,
-        in order or not, or has lost the task.
-        """
+        """Whether another run continues the call if this one is cancelled now."""
         return self._stopped in (None, "drain", "lost")
 
     async def perform(self, operation: Operation, *local: Callable[[str], Any]) -> Any:
@@ -604,9 +605,7 @@ class Run:
         return journal.result_of(recorded, str)
 
     async def _child(self, start: StartTask) -> Admitted:
-        """Admit the request for a child task: it has no more rights than this one. Raises
-        SkillError.
-        """
+        """Admit a child task, which has no more rights than this one. Raises SkillError."""
         name, mine, access = start.skill, self.request, self._runtime.skills
         caller = msgspec.structs.replace(
             mine.caller_context, asker="model", chosen=ITS_PARAMETERS, reserved=()
@@ -756,7 +755,7 @@ class Run:
                 " effects into steps, or read_only=True or idempotent=True if that is what it is."
             )
 
-    async def _find(self, operation: Step) -> tuple[StepId, Recorded | None]:
+    async def _find(self, operation: StepOperation) -> tuple[StepId, Recorded | None]:
         """Begin an operation that is a step, and return its record, if it has ended already."""
         await self._enter(operation)
         return self._steps.find(operation, branch=self._in_branch())

@@ -19,7 +19,7 @@ from component.store.errors import StorageError
 from component.store.storage import Storage
 from component.tasks import changes, leases, queries, question_rows, questions, replay, rows
 from component.tasks.admission import Admission
-from component.tasks.changes import Runtime, Transaction, release_all
+from component.tasks.changes import TaskRuntime, Transaction, release_all
 from component.tasks.events import UNSENT, EventSender, TaskRecords
 from component.tasks.expiry import EndedTasks, Timer, expire_due
 from component.tasks.protocol import (
@@ -104,7 +104,7 @@ class TaskService:
         # Without other instances and late sources, nobody else will have the skill of a task.
         names = skills.names
         skills = replace(skills, names=lambda: names() if self._shared or skills.late() else None)
-        self._runtime = Runtime(storage, skills, limits, self._publish)
+        self._runtime = TaskRuntime(storage, skills, limits, self._publish)
         self._timer = Timer(self._settle_due)
         self._membership = Membership(
             self._runtime,
@@ -208,9 +208,7 @@ class TaskService:
     # Other instances.
 
     def _taken_over(self) -> None:
-        """Resume the released work of a dead instance, and send the events that it committed and
-        did not send.
-        """
+        """Resume the work of a dead instance, and send the events that it did not send."""
         self._worker.wake()
         self._start_telling()
 
@@ -258,8 +256,7 @@ class TaskService:
                 self._ended.add(made.row.principal, rows.size_of(made.row))
         for principal, size in committed.answers:
             self._ended.add(principal, size)
-        changed = (*(made.row for made in committed.changes), *committed.rows)
-        if any(row.wake_at is not None for row in changed):
+        if committed.has_timers:
             self._timer.wake()
 
     async def _settle_due(self) -> int | None:
@@ -309,9 +306,7 @@ class TaskService:
         return await self._storage.read(lambda db: queries.list_(db, who, at, query, self._limits))
 
     async def events(self, who: JID, at: JID, query: Events) -> Events:
-        """Return one page of a task's events since a revision. Raises StanzaError:
-        `unknown-task`.
-        """
+        """Return a page of a task's events. Raises StanzaError: `unknown-task`."""
         room = self._limits.page_room
         return _known(await self._storage.read(lambda db: queries.events(db, who, at, query, room)))
 
@@ -391,9 +386,7 @@ class TaskService:
         return await self._storage.read(lambda db: question_rows.open_questions(db, who, at))
 
     async def returned(self, who: JID, at: JID, question: str) -> None:
-        """Record that the message of a question to `who` was returned as an error. Raises
-        StorageError.
-        """
+        """Record that the message of a question to `who` was returned as an error."""
         # Most returned messages are no questions, and a read costs less than a commit.
         if await self._storage.read(lambda db: question_rows.is_open(db, question, who, at)):
             await self._runtime.commit(lambda tx: question_rows.returned(tx, question, who, at))
@@ -433,7 +426,7 @@ class Membership:
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: TaskRuntime,
         queued: Callable[[], None],
         overdue: Callable[[], None],
         evicted: Callable[[], None],
@@ -446,9 +439,7 @@ class Membership:
         self._watch = leases.Watch()
 
     def join(self, tx: Transaction) -> bool:
-        """Join the others, and release the tasks of dead instances; return whether there can be
-        others.
-        """
+        """Join, and release the tasks of dead instances; return whether there can be others."""
         shared = tx.dialect == "postgresql"
         if shared:
             leases.join(tx, tx.instance, self._runtime.storage.place, self.channel)
@@ -506,9 +497,7 @@ class Membership:
 
     @staticmethod
     def _evict(other: str, count: int, tx: Transaction) -> bool:
-        """Release the work of a dead instance; return False if it has sent a heartbeat, or is
-        already evicted.
-        """
+        """Release the work of a dead instance; return False if it has gone or is alive."""
         sql = "DELETE FROM instances WHERE id = ? AND heartbeat = ?"
         if not tx.execute(sql, (other, count)).rowcount:
             return False

@@ -17,13 +17,13 @@ from component.store.database import among
 from component.store.errors import StorageError
 from component.store.notifications import Notification, record
 from component.tasks import changes, journal, leases, question_rows, rows
-from component.tasks.changes import Change, Runtime, Transaction, change
+from component.tasks.changes import Change, TaskRuntime, Transaction, change
 from component.tasks.journal import Journal
 from component.tasks.leases import SUSPECT_ATTEMPTS, Claimant, Claimed, Slot, claim, unknown_skills
 from component.tasks.protocol import SkillAccess
 from component.tasks.questions import ask, confirm_for, covers, lapses
 from component.tasks.replay import Flight
-from component.tasks.rows import LostError, Row, is_queued
+from component.tasks.rows import LostError, Row
 from component.tasks.run import Admitted, Run
 from xep.binding import encode, read
 from xep.fluux_agent import errors
@@ -49,7 +49,7 @@ class Worker:
         slots: the slots for tasks on this instance.
     """
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: TaskRuntime) -> None:
         self.slots = runtime.slots
         self.slots.released = self._released
         self._runtime = runtime
@@ -93,9 +93,7 @@ class Worker:
         return any(one.flight is flight for one in self._runs.values())
 
     def execute(self, admitted: Admitted, row: Row | None = None, slot: Slot | None = None) -> Run:
-        """Start a run, of a new task if it has a row; return it. Raises StanzaError: the service
-        has stopped.
-        """
+        """Start a run, and return it. Raises StanzaError: the service has stopped."""
         run = Run(self._runtime, admitted, row, slot)
         self._launch(run)
         return run
@@ -145,14 +143,8 @@ class Worker:
             run = self.of(made.row.id)
             if run is not None and run is not by:
                 run.observe(made, changes.ended_with(made))
-            for principal in made.ready:
-                self.wake(principal)
-        # Its `rows` may have been queued without a published change.
-        for row in (*(made.row for made in committed.changes), *committed.rows):
-            if is_queued(row):
-                self.wake(row.principal)
-            if row.queue is not None and row.owner is None:
-                self.wake()  # the next task in its queue may start
+        for principal in committed.ready:
+            self.wake(principal)
 
     # Which task runs next.
 
@@ -296,10 +288,9 @@ class Worker:
             except StorageError as error:
                 _log.warning("a notice is not in its conversation", reason=str(error))
         mine, admitted = resumed.row, verdict.admitted
-        if mine.state != "running" or admitted is None or mine.set_aside:
-            return None
+        if mine.state != "running" or admitted is None or resumed.journal is None:
+            return None  # it waits, has ended, or is set aside
         run = Run(self._runtime, admitted, mine, slot)
-        assert resumed.journal is not None
         run.continue_from(resumed.journal, resumed.parts)
         return run
 
@@ -357,32 +348,28 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 async def verdict_of(row: Row, skills: SkillAccess) -> Verdict:
-    """Repeat the checks of admission (CNF-042), and determine the confirmers if they are not known
-    yet.
-    """
+    """Repeat the checks of admission (CNF-042), and determine unknown confirmers."""
     skill = skills.find(row.skill)
     if skill is None:
         return Verdict(None, known=False)
     principal = JID.parse(row.principal)
-    allowed = skills.may_use(principal, skill)
     try:
         request = rows.request_of(row)
         arguments = msgspec.json.decode(request.json or b"{}", type=skill.inputs.type)
-        admitted = Admitted(request, skill, arguments)
     except Exception:  # noqa: BLE001 - a skill's own types may raise anything
         _log.exception(
             "a task contains data that can no longer be read", task=row.id, skill=row.skill
         )
-        return Verdict(None, allowed=allowed)
-    if not request.undecided:
-        return Verdict(admitted, allowed)
-    try:
-        needed = await skills.approvers.find(request, skill)
-    except StanzaError as error:
-        return Verdict(admitted, refusal=error)
-    request = msgspec.structs.replace(request, undecided=False, confirmation=needed)
-    admitted = msgspec.structs.replace(admitted, request=request)
-    return Verdict(admitted, skills.may_use(principal, skill), decided=True)
+        return Verdict(None, skills.may_use(principal, skill))
+    undecided = request.undecided
+    if undecided:
+        try:
+            needed = await skills.approvers.find(request, skill)
+        except StanzaError as error:
+            return Verdict(Admitted(request, skill, arguments), refusal=error)
+        request = msgspec.structs.replace(request, undecided=False, confirmation=needed)
+    allowed = skills.may_use(principal, skill)
+    return Verdict(Admitted(request, skill, arguments), allowed, decided=undecided)
 
 
 class Resumed(msgspec.Struct, frozen=True):
@@ -461,9 +448,7 @@ def resume(tx: Transaction, row: Row, verdict: Verdict, *, late: bool = False) -
 
 
 def ask_before(tx: Transaction, row: Row, admitted: Admitted) -> Change:
-    """Ask for the confirmation of a request before it begins. Raises StanzaError: `invalid-param`,
-    `too-big`.
-    """
+    """Ask for the confirmation of a request. Raises StanzaError: `invalid-param`, `too-big`."""
     needed = admitted.request.confirmation
     assert needed is not None
     expires = rows.moment(lapses(tx.now, needed.expires_s, row.deadline))
@@ -477,9 +462,7 @@ def ask_before(tx: Transaction, row: Row, admitted: Admitted) -> Change:
 
 
 def _is_confirmed(tx: Transaction, row: Row, admitted: Admitted) -> bool:
-    """Return whether the action that would run is exactly the one approved, if approval was needed
-    (CNF-040, CNF-041).
-    """
+    """Return whether the action needs no approval or is the one approved (CNF-040, CNF-041)."""
     if admitted.request.confirmation is None:
         return True
     approved = question_rows.approved_of(tx, row.id)
@@ -549,9 +532,7 @@ def _set_aside(tx: Transaction, row: Row, admitted: Admitted) -> Notification | 
 
 
 def waiting_text(progress: Progress | None) -> str | None:
-    """Return the sentence of a progress that says for which skill the task waits; None for any
-    other.
-    """
+    """Return the sentence of a progress that says for which skill the task waits, if it does."""
     text = None if progress is None else progress.text
     return text if text is not None and text.startswith(_WAITS) else None
 

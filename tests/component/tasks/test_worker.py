@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from component.skills.calling import Threads
-from component.tasks.changes import Runtime
+from component.tasks.changes import TaskRuntime
 from component.tasks.leases import Slot
 from component.tasks.protocol import SkillAccess, TaskLimits
 from component.tasks.worker import Worker
@@ -18,7 +18,7 @@ from xep.stanza_error import StanzaError
 pytestmark = pytest.mark.anyio
 
 
-def new_worker() -> tuple[Worker, Runtime]:
+def new_worker() -> tuple[Worker, TaskRuntime]:
     unused: Any = None  # nothing of it is looked at
     none = SkillAccess(
         find=lambda _name: None,
@@ -27,7 +27,7 @@ def new_worker() -> tuple[Worker, Runtime]:
         approvers=unused,
         threads=Threads(1, 1),
     )
-    runtime = Runtime(unused, none, TaskLimits(), unused)
+    runtime = TaskRuntime(unused, none, TaskLimits(), unused)
     return Worker(runtime), runtime
 
 
@@ -53,7 +53,7 @@ async def test_what_comes_while_the_group_ends_begins_or_is_refused() -> None:
             runtime.group = None
 
 
-async def start_after(runtime: Runtime, event: anyio.Event) -> None:
+async def start_after(runtime: TaskRuntime, event: anyio.Event) -> None:
     await event.wait()
     with contextlib.suppress(StanzaError):
         runtime.start(anyio.sleep_forever)
