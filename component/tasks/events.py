@@ -40,16 +40,10 @@ def notice_of(change: Change) -> Notice:
     request = rows.request_of(row)
     return Notice(
         task=rows.event_of(row, change.detail),
-        agent=request.target,
-        principal=request.principal,
-        requester=request.requester,
+        request=request,
         thread=request.thread or row.id,
-        conversational=request.conversational,
         final=row.state in TERMINAL,
         question=change.question,
-        lang=request.lang,
-        origin=request.origin,
-        unrequested=request.caller_context.unrequested,
     )
 
 

@@ -19,7 +19,7 @@ from component.skills.outputs import File, Link
 from component.skills.skill import Skill
 from component.store.notifications import Notification
 from component.tasks.gate import Approvers, Gate
-from component.tasks.request import Origin, Request
+from component.tasks.request import Request
 from xep.fluux_agent.confirm import Confirm
 from xep.fluux_agent.task import Input, Task
 from xep.jid import JID
@@ -187,30 +187,22 @@ was withheld, because the person wants no such messages; or it was returned as a
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """An open confirmation or input, and the persons who were asked.
+    """An open confirmation or input of the task of a request, and the persons who were asked.
 
-    `asked` are bare JIDs; `agent` is the address that asks, `thread` is the thread of its messages.
-    It was asked at `put_at`; `lapsed` says that it has expired without an answer. `operator` is the
-    operator who caused it, if the principal did not. `chosen` names the parameters that a model has
-    chosen after reading strangers. `shown` says whether the person for whom it was looked up has
-    got its message.
+    `asked` are bare JIDs; `thread` is the thread of its messages. It was asked at `put_at`;
+    `lapsed` says that it has expired without an answer. `shown` says whether the person for whom it
+    was looked up has got its message.
     """
 
     id: str
     task: str
     revision: int
-    agent: JID
-    principal: JID
-    requester: JID
+    request: Request
     asked: tuple[JID, ...]
     thread: str
     content: Confirm | Input
-    conversational: bool
     put_at: datetime
     lapsed: bool = False
-    lang: str | None = None
-    operator: str = ""
-    chosen: tuple[str, ...] = ()
     shown: Shown = "shown"
 
 
@@ -234,20 +226,13 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     `thread` is the thread that the request named, or else the task's id. `question` is the question
     that the change asked, or that expired with it: the persons who were asked get a message besides
     the event. For a model's call only the question is sent; the model reports the rest.
-    `unrequested` says that the work is not the principal's own request.
     """
 
     task: Task
-    agent: JID
-    principal: JID
-    requester: JID
+    request: Request
     thread: str
-    conversational: bool
     final: bool
     question: Question | None = None
-    lang: str | None = None
-    origin: Origin = "iq"
-    unrequested: bool = False
 
 
 class Listener(Protocol):

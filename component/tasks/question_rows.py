@@ -291,7 +291,7 @@ def insert(
     )
     people = sorted({str(one.bare) for one in asked})
     question = question_of(row, content, [JID.parse(jid) for jid in people])
-    agent = question.agent.bare
+    agent = question.request.target.bare
     for jid in people:
         database.execute(
             "INSERT INTO asked (input, jid, thread) VALUES (?, ?, ?)",
@@ -315,17 +315,11 @@ def question_of(
         id=content.id,
         task=row.id,
         revision=row.revision if revision is None else revision,
-        agent=request.target,
-        principal=request.principal,
-        requester=request.requester,
+        request=request,
         asked=tuple(asked),
         thread=request.thread or row.id,
         content=content,
-        conversational=request.conversational,
         put_at=moment(row.updated),
-        lang=request.lang,
-        operator=request.caller_context.operator,
-        chosen=request.caller_context.chosen,
     )
 
 

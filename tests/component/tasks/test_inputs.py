@@ -191,7 +191,11 @@ def test_a_question_names_the_revision_that_asked() -> None:
     assert [field.var for field in world.input.form.fields][1:] == ["river", "length", "when"]
     assert schemas.check(encode(event_in(world.change))) == 1
     (question,) = question_rows.open_questions(world.ledger, ALICE, AGENT)
-    assert (question.thread, question.lang, question.conversational) == ("talk", "de", True)
+    assert (question.thread, question.request.lang, question.request.conversational) == (
+        "talk",
+        "de",
+        True,
+    )
 
 
 def test_nobody_is_asked_once_the_deadline_is_reached() -> None:
