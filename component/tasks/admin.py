@@ -29,9 +29,8 @@ class RefusedError(Exception):
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of tasks in each state; ended tasks count for as long as they are retained.
-
-    `queued` tasks wait until an instance claims them; `owned` tasks run on one now.
+    """The number of tasks in each state, ended ones as long as they are retained; those `queued`
+    for a claim, and those `owned` by an instance.
     """
 
     accepted: int = 0
@@ -69,8 +68,6 @@ class TaskAdmin:
     """Manages all tasks. Every method raises StorageError if the database refuses.
 
     Args:
-        storage: reads and writes the rows.
-        limits: the limits of durable work.
         cancel: cancels a task of a principal at an agent's address, as `TaskService.cancel` does;
             without it the rows are changed here, for use when no process runs the tasks.
         requeued: called with the id of a task that was queued; without it the task waits until
@@ -97,7 +94,6 @@ class TaskAdmin:
 
     async def show(self, task: str) -> Held | None:
         """Return one task; None if it does not exist."""
-
         return await self._storage.read(self._op(task, lambda _, row: row))
 
     async def cancel(self, task: str) -> Held | None:
@@ -204,10 +200,7 @@ class TaskAdmin:
 def list_rows(
     database: Database, state: State | None, principal: str | None, limit: int
 ) -> Sequence[Held]:
-    """Return the tasks that match the filters, the newest first, at most `limit`.
-
-    Each combination of filters has an index in this order.
-    """
+    """Return the tasks that match, the newest first; each combination of filters has an index."""
     meant: rows.Filter = {"promoted = 1": ()}
     for column, value in (("state", state), ("principal", principal)):
         if value is not None:

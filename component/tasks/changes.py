@@ -71,13 +71,8 @@ class Change(msgspec.Struct, frozen=True):
 class Transaction:
     """One operation's view of the database, and the changes to publish after its commit.
 
-    It is a `component.store.database.Database`, and goes wherever one is expected.
-
-    Args:
-        database: of the operation.
-        limits: the limits of durable work.
-        instance: the name of this instance.
-        has_slots: returns whether one more task can run on this instance.
+    It is a `component.store.database.Database`, and goes wherever one is expected. `has_slots`
+    returns whether one more task can run on this instance.
     """
 
     def __init__(
@@ -105,10 +100,7 @@ class Transaction:
         self.has_timers = False
 
     def publish(self, *changes: Change) -> None:
-        """Publish changes once they are committed.
-
-        When a task has ended, the tasks that it started and that have not ended are cancelled.
-        """
+        """Publish changes after the commit; the children of a task that has ended are cancelled."""
         self.changes += changes
         for made in changes:
             row = made.row
@@ -142,12 +134,8 @@ class Transaction:
 class TaskRuntime:
     """What this instance runs tasks with: the database, the skills, the slots, and a task group.
 
-    Args:
-        storage: reads and writes the rows.
-        skills: the skills, and what they use of the service.
-        limits: the limits of durable work.
-        publish: receives the changes of one commit, and the run that made it, if one did.
-            Called on the event loop; never raises.
+    `publish` receives the changes of one commit, and the run that made it, if one did. It is called
+    on the event loop, and never raises.
 
     Attributes:
         instance: the name of this instance among those that share the database; it takes a new one
@@ -340,10 +328,7 @@ def end(
     repeatable: bool = False,
 ) -> Change:
     """End a task, and answer its request with the outcome unless it was answered with the task
-    (RPL-013).
-
-    `repeatable` says of a failure that a retry has no effect twice (TSK-009). After the deadline
-    the task fails with `deadline-expired` instead.
+    (RPL-013). `repeatable` says that a retry has no effect twice (TSK-009).
     """
     assert to in TERMINAL
     detail = (
@@ -357,10 +342,8 @@ def end(
 
 
 def ended_with(made: Change, wanted: RecordedAnswer | None = None) -> RecordedAnswer:
-    """Return the answer to a request whose task has ended like this; `wanted` was the intended
-    answer.
-
-    They differ if the deadline passed, or if others ended the task.
+    """Return the answer to a request whose task has ended like this; `wanted` was intended, unless
+    the deadline passed, or others ended the task.
     """
     if isinstance(made.detail, Result):
         return made.detail
@@ -387,10 +370,8 @@ def stored_request(request: Request, arguments: Arguments, limits: TaskLimits) -
 
 
 def new_row(tx: Transaction, task: str, request: Request, skill: Skill, stored: str) -> Row:
-    """Return the row of a new task, accepted at revision 0, which has no event and is not visible.
-
-    The row is not written yet. `stored` is the JSON of the request. Raises StanzaError:
-    `deadline-expired`; the transaction must then be rolled back.
+    """Return the row of a new task, accepted at revision 0, which is not written yet. Raises
+    StanzaError: `deadline-expired`; the transaction must then be rolled back.
     """
     deadline = None if request.deadline is None else rows.milliseconds(request.deadline)
     if deadline is not None and tx.settled >= deadline:
@@ -427,10 +408,7 @@ def accepted_as(row: Row, state: State, limits: TaskLimits) -> Accepted:
 
 
 def begin(tx: Transaction, row: Row, owner: str, *, atomic: bool, new: bool = False) -> Change:
-    """Set a task to running, owned by `owner`; the only step of an `atomic` skill begins with it.
-
-    A `new` row is inserted.
-    """
+    """Set a task to running; the only step of an `atomic` skill begins. A `new` row is inserted."""
     row.attempts += 1
     made = change(tx, row, "running", owner=owner, new=new)
     if atomic and made.row.state == "running":
@@ -448,10 +426,8 @@ def add_part(tx: Transaction, row: Row, output: Output) -> Change:
 
 
 def reveal(tx: Transaction, row: Row) -> Sequence[Change]:
-    """Make a task visible whose request was expected to end inline; its events so far are
-    published.
-
-    The caller writes the record of its request.
+    """Make a task visible that was expected to end inline, and return its events so far. The caller
+    writes the record of its request.
     """
     row.promoted = 1
     rows.update(tx, row)
@@ -459,10 +435,8 @@ def reveal(tx: Transaction, row: Row) -> Sequence[Change]:
 
 
 def release(tx: Transaction, row: Row, *, drained: bool = False) -> list[Change]:
-    """Release a task so that any instance can claim it; a task that was being cancelled ends
-    instead.
-
-    `drained` says that its run was stopped by a shutdown, which does not count as a failed attempt.
+    """Release a task, or end it if it is being cancelled. `drained` says that its run was stopped
+    by a shutdown, which does not count as a failed attempt.
     """
     if row.state == "cancelling":
         return [end_cancelled(tx, row)]

@@ -75,10 +75,6 @@ class EventSender:
 
     A revision that must be sent stays marked in its row until its message has been written. If the
     message was dropped, the next `send_unsent` sends it again.
-
-    Args:
-        storage: reads and writes the rows.
-        listener: sends the messages.
     """
 
     def __init__(self, storage: Storage, listener: Listener) -> None:
@@ -201,10 +197,7 @@ class EventSender:
                 del self._sent[one]
 
     async def flush(self) -> None:
-        """Send all waiting events, and record those that the server receives in time.
-
-        Raises StorageError.
-        """
+        """Send all waiting events, and record those received in time. Raises StorageError."""
         self._send_now()
         sent = dict(self._sent)
         if self._for_others.is_set():

@@ -187,10 +187,8 @@ async def keep(
     every_s: float = EVERY_S,
     on_deleted: Callable[[DeletedTask], None] = lambda _: None,
 ) -> None:
-    """Forget at once and every `every_s` seconds, until cancelled.
-
-    A round that the database refuses is logged; the next one goes on where it ended. `on_deleted`
-    is called with each deleted task that its principal could see.
+    """Forget at once and every `every_s` seconds, until cancelled; a refused round goes on later.
+    `on_deleted` is called with each deleted task that its principal could see.
     """
 
     def op(database: Database) -> tuple[int, list[DeletedTask]]:
@@ -226,7 +224,6 @@ _AGAIN_S: Final = 2.0
 
 class Removed(msgspec.Struct, frozen=True):
     """What one transaction has removed, and what is left; `more` says that it is still too much.
-
     `deleted` are the removed tasks that their principal could see.
     """
 
@@ -252,9 +249,9 @@ def principals_over_limits(database: Database, bounds: Bounds) -> list[str]:
 
 def remove(database: Database, principal: str, bounds: Bounds, replay_ms: int) -> Removed:
     """Remove the tasks of a principal that ended first, and its oldest answers, if there are too
-    many.
+    many; at most 100 of each.
 
-    At most 100 of each. A task that has not ended, or whose end has not been sent, stays. The
+    A task that has not ended, or whose end has not been sent, stays. The
     replay record continues to name the removed task: for at least `replay_ms` from admission, and
     at most `replay_ms` from the end, by the steady clock.
     """
@@ -305,19 +302,12 @@ def _drop_answers(database: Database, principal: str, bounds: Bounds) -> tuple[i
 
 
 class EndedTasks:
-    """Ensures that the retained tasks of each principal stay within the limits.
-
-    Args:
-        storage: reads and writes the rows.
-        limits: what is kept of ended tasks, and the replay window.
-        on_deleted: is called with each deleted task that its principal could see. Never waits.
+    """Ensures that the retained tasks of each principal stay within the limits; `on_deleted` is
+    called with each deleted task that its principal could see.
     """
 
     def __init__(
-        self,
-        storage: Storage,
-        limits: TaskLimits,
-        on_deleted: Callable[[DeletedTask], None] = lambda _: None,
+        self, storage: Storage, limits: TaskLimits, on_deleted: Callable[[DeletedTask], None]
     ) -> None:
         self._on_deleted = on_deleted
         self._storage = storage

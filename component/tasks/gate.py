@@ -75,10 +75,7 @@ class Gate:
         return self._view(request.principal).get(request.skill)
 
     def passed(self, request: Request, skill: Skill) -> Request:
-        """Return the request with the asker that the flows determine.
-
-        Raises NotPermitted.
-        """
+        """Return the request with the asker that the flows determine. Raises NotPermitted."""
         context = request.caller_context
         if context is THE_CALLER:
             return request
@@ -141,10 +138,7 @@ def _refusal(request: Request, skill: Skill, decision: Decision) -> str:
 
 
 def arguments_of(request: Request, skill: Skill) -> Arguments:
-    """Return the parameters as the skill takes them, without those that depend on the requester.
-
-    Raises InvalidParam.
-    """
+    """Return the parameters that do not depend on the requester. Raises InvalidParam."""
     if not request.json:
         return prepare_texts(skill, request.params)
     texts = [(param.name, param.text) for param in request.params]
@@ -175,7 +169,6 @@ class Approvers:
 
     Args:
         asking: gives the policy's confirmation rule for a skill by its name.
-        persons: tells which addresses are persons.
         expires_s: seconds until a confirmation expires.
     """
 
@@ -203,9 +196,8 @@ class Approvers:
         return skill.annotations.destructive or asker == "misled model" or always(skill.name)
 
     def at_once(self, request: Request, skill: Skill) -> Confirmation | Unknown | None:
-        """Return the result of `find` if it is known without waiting, else UNKNOWN.
-
-        Raises StanzaError, as `find` does. Never waits.
+        """Return the result of `find` if it is known without waiting, else UNKNOWN. Raises as
+        `find`.
         """
         if not self.needed(request, skill):
             return None
@@ -214,10 +206,8 @@ class Approvers:
     async def find(self, request: Request, skill: Skill) -> Confirmation | None:
         """Return who has to confirm that `skill` runs for a request; None if nobody has to.
 
-        The rule `never` applies to a principal's own requests, not to those of a model (CNF-001).
-
-        Raises StanzaError: `confirmation-unavailable`, if a confirmation is needed and nobody can
-        give it (CNF-005).
+        The rule `never` applies to a principal's own requests only (CNF-001). Raises StanzaError:
+        `confirmation-unavailable`, if nobody can give it (CNF-005).
         """
         found = self._confirmation(request, skill, None) if self.needed(request, skill) else None
         if isinstance(found, Unknown):

@@ -116,9 +116,8 @@ class Steps:
 
     def find(self, operation: StepOperation, *, branch: bool) -> tuple[StepId, Recorded | None]:
         """Identify the step that an operation is, and return its record, if it has ended; `branch`
-        says that it runs in a parallel branch.
-
-        Raises UsageError: the identity is ambiguous, or the input differs from the recorded one.
+        says that it runs in a parallel branch. Raises UsageError: the identity is ambiguous, or the
+        input differs from the recorded one.
         """
         name, what, value = _described(operation)
         digest = hashlib.sha256(value).hexdigest() if value else None
@@ -233,10 +232,7 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 def json_of(recorded: Recorded) -> bytes:
-    """Return the JSON of the value that a step returned.
-
-    Raises the error that the step raised: Denied, SkillError or StepFailed.
-    """
+    """Return the JSON of the value that a step returned. Raises the error that it raised."""
     record = msgspec.json.decode(recorded.result, type=_Record)
     if record.value:
         return bytes(record.value)
@@ -327,11 +323,10 @@ def children_in(journal: Journal) -> tuple[set[str], set[str]]:
 def copy_results(
     database: Database, journal: Journal, target: Row, retried: Mapping[str, str | None]
 ) -> None:
-    """Give a task the steps of a journal that returned a value, for a retry.
+    """Give a task the steps of a journal that returned a value, for a retry: the others run again.
 
-    Steps that failed run again, questions that were declined are asked again, and children that
-    failed are waited for again. `retried` has the ids of new child tasks by those they replace;
-    None says that the task is to be started again.
+    `retried` has the ids of new child tasks by those they replace; None says that the task is to be
+    started again.
     """
     for step, recorded in journal.done.items():
         if not _is_kept(recorded):
@@ -354,9 +349,7 @@ def results_of(
     database: Database, parent: str, tasks: Sequence[str], *, eager: bool
 ) -> list[ChildResult] | None:
     """Return the results of child tasks, in their order; None while they have to be waited for.
-
-    With `eager` one child that ended without success is enough. Tasks of another parent are
-    unknown.
+    With `eager` one without success is enough. Tasks of another parent are unknown.
     """
     results = []
     for task in tasks:

@@ -64,11 +64,7 @@ def new_instance() -> str:
 
 
 def join(database: Database, instance: str, place: str | None, channel: str) -> None:
-    """Join the instances that share the database; an instance that used the same place before is
-    dead.
-
-    Notifications on `channel` wake only this instance.
-    """
+    """Join the instances that share the database; one that used the same place before is dead."""
     if place is not None:
         database.execute("DELETE FROM instances WHERE place = ?", (place,))
     database.execute(
@@ -135,14 +131,9 @@ _MINUTE_MS: Final = 60_000
 
 
 class Capacity:
-    """How many tasks of each queue may start in one claim.
+    """How many tasks of each queue may start in one claim; queues without `limits` have none.
 
-    Args:
-        database: of the claim.
-        limits: the limits of the queues by name; other queues have none.
-
-    Attributes:
-        retry_ms: milliseconds until a queue that has reached its rate lets the next task start.
+    `retry_ms` are the milliseconds until a queue that has reached its rate lets a task start.
     """
 
     def __init__(self, database: Database, limits: Mapping[str, QueueLimits]) -> None:
@@ -203,10 +194,7 @@ class Capacity:
 
 class Slot:
     """A slot of a running task, taken when the task is claimed and held until its execution has
-    ended.
-
-    Calling `release` several times has the same effect as once, so a slot is neither lost nor freed
-    twice.
+    ended. It is freed once, however often `release` is called.
     """
 
     __slots__ = ("_slots", "principal", "suspect")
@@ -226,11 +214,9 @@ class Slot:
 class Slots:
     """Counts the tasks that run on this instance.
 
-    Args:
+    Attributes:
         total: the maximum number of running tasks of all principals.
         per_principal: the maximum for one principal.
-
-    Attributes:
         released: is called after a slot is released.
         running: the number of running tasks of each principal that has any.
         suspects: the number of running tasks that may be what crashes the process.
@@ -281,9 +267,7 @@ class Slots:
 
 
 _MOST_PRINCIPALS: Final = 128
-"""The maximum number of principals that one claim considers; the next claim continues
-after them.
-"""
+"""The maximum number of principals that one claim considers."""
 
 SUSPECT_ATTEMPTS: Final = 2
 """A task with so many attempts may be what crashes the process. It runs while no other such task
@@ -293,10 +277,7 @@ does, so that the others are not blamed for it.
 
 class Claimed(msgspec.Struct, frozen=True):
     """The result of a claim; the next claim continues at `after`, `more` says whether tasks may be
-    left.
-
-    `retry_ms` is the number of milliseconds until a queue that has reached its rate lets a task
-    start.
+    left, and `retry_ms` is that of `Capacity`.
     """
 
     rows: Sequence[Row]
@@ -326,10 +307,7 @@ class Claimant(msgspec.Struct, frozen=True):
 
 
 def claim(database: Database, claimant: Claimant, *, after: str) -> Claimed:
-    """Claim as many queued tasks as there are slots. Only their leases change.
-
-    The claim starts with the principals after `after` and wraps around.
-    """
+    """Claim as many queued tasks as there are slots, beginning with the principals after `after`."""
     principals = _principals(database, after)
     capacity = Capacity(database, claimant.queues)
     rounds: list[tuple[int, int, str]] = []

@@ -92,10 +92,7 @@ _EXTENSIONS: Final = {"text/plain": "txt", "application/json": "json", "text/mar
 
 
 async def fitting(made: SkillResult, most_bytes: int, share: Share) -> SkillResult:
-    """Return a result whose parts fit into `most_bytes`, the largest ones by reference if needed.
-
-    Raises CannotShare.
-    """
+    """Return a result that fits, its largest parts by reference if needed. Raises CannotShare."""
     if 4 * least_size(made) + _PER_PART * len(made.outputs) <= most_bytes:
         return made
     parts = list(made.outputs)

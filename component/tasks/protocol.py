@@ -207,9 +207,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Naming(msgspec.Struct, frozen=True):
-    """How an answer in words identifies its question: by a thread, by the beginning of its
-    identifier, or not at all. None of these is proof, because others can cause questions that also
-    match.
+    """How an answer in words identifies its question, if it does. None of it is proof, because
+    others can cause questions that also match.
     """
 
     thread: str | None = None
@@ -239,11 +238,8 @@ class Listener(Protocol):
     """Sends messages about tasks. Called on the event loop after the commit, never before."""
 
     def changed(self, notice: Notice) -> Delivery | None:
-        """Send the message of a change of a task. Must neither wait nor raise. Return the delivery
-        of the message, or None if it cannot be sent now.
-
-        A message that must be sent (a final event, a question) and was not written is sent again
-        later.
+        """Send the message of a change, and return its delivery; None if it cannot be sent now.
+        Must neither wait nor raise. What must be sent and was not written is sent again later.
         """
 
     def released(self, task: str) -> None:

@@ -36,10 +36,8 @@ FAR: Final = 2**53
 
 
 class Window(msgspec.Struct, frozen=True):
-    """The requested page: `size` entries, after the first `skip` ones.
-
-    It lies between `after` and `before`, both excluded; None means no limit. A page that is read
-    `backwards` ends before `before`.
+    """The requested page: `size` entries, after the first `skip` ones, between `after` and
+    `before`. A page that is read `backwards` ends before `before`.
     """
 
     size: int
@@ -88,9 +86,8 @@ def fill(found: Iterable[E], made: Callable[[E], P], room: int = PAGE_ROOM) -> l
 
 
 def described(keys: list[str], start: int | None, count: int | None) -> ResultSet:
-    """Return the set for a page of these keys, whose first entry is number `start` of `count`.
-
-    Both are None if counting would take long (XEP-0059 §2.2).
+    """Return the set for a page of these keys, whose first entry is number `start` of `count`; both
+    are None if counting would take long (XEP-0059 §2.2).
     """
     if not keys:
         return ResultSet(count=count)

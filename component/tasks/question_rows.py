@@ -269,10 +269,9 @@ def _thread_key(at: JID, thread: str) -> str:
 def insert(
     database: Database, row: Row, content: Confirm | Input, step: str, asked: Iterable[JID]
 ) -> Question:
-    """Insert the rows of a question that the present revision of a task asks; return the question.
+    """Insert the rows of a question that the present revision of a task asks, and return it.
 
-    `step` is the step that asks ('' before the work begins). It replaces an open question of the
-    task (CNF-016).
+    `step` is the step that asks ('' before the work begins). It replaces an open one (CNF-016).
     """
     close(database, row.id, "withdrawn")
     assert content.expires is not None, "a question needs a time at which it expires"

@@ -85,9 +85,8 @@ def schema_of(question: Input) -> dict[str, Any]:
 
 
 def read_answer(schema: Schema, answer: InputAnswer) -> dict[str, Any] | None:
-    """Decode an answer, None if the person declines. `check` validates it.
-
-    Raises StanzaError: `malformed`, or `invalid-param` for a field whose value has the wrong type.
+    """Decode an answer, None if the person declines. Raises StanzaError: `malformed`, or
+    `invalid-param` for a value of the wrong type.
     """
     if answer.form is not None and answer.params is None:
         return _read_form(schema, answer.form)
@@ -178,9 +177,8 @@ def ask(
 def lapse(tx: Transaction, row: Row) -> Change | None:
     """Fail a task whose open question has expired; return None if none has.
 
-    The error is `confirmation-expired` or `input-expired`, never a denial (CNF-038, CNF-039,
-    INP-013). If the deadline of the task has passed too, that is the reason of the failure
-    (EXE-026).
+    It is no denial (CNF-038, CNF-039, INP-013). If the deadline of the task has passed too, that is
+    the reason of the failure (EXE-026).
     """
     if row.state != "input-required":
         return None
@@ -199,10 +197,9 @@ def lapse(tx: Transaction, row: Row) -> Change | None:
 def ask_input(
     tx: Transaction, row: Row, ids: tuple[str, str], text: str, schema: msgspec.Raw, expires: int
 ) -> Change:
-    """Ask the principal a question of the skill (INP-001).
+    """Ask the principal a question of the skill (INP-001), otherwise like `ask`.
 
-    `ids` are the step that asks, and an id that is new for every question (INP-003). `schema` is a
-    JSON Schema of type object, and `expires` comes from `lapses`. Otherwise like `ask`.
+    `ids` are the step that asks, and a new id (INP-003). `expires` comes from `lapses`.
     """
     step, id_ = ids
     put = input_for(text, schema, id=id_, revision=row.revision + 1, expires=rows.moment(expires))
@@ -219,10 +216,9 @@ _SOME: Final = "und"
 class Judgement(msgspec.Struct, frozen=True):
     """The outcome of a decision or an answer.
 
-    `error` is the reason for a refusal; `change` is committed with it and must be published even if
-    there is an error, such as the expiry of the question. `task` is the task after an answer that
-    is not refused. A `change` to running with an owner must be executed. `uncertain` says that
-    nothing was judged, because the answer may be meant for another question.
+    `error` is the reason for a refusal; `change` must be published even then, such as the expiry of
+    the question, and executed if it is to running with an owner. `task` is the task after an answer
+    that is not refused. `uncertain` says that the answer may be meant for another question.
     """
 
     error: StanzaError | None = None
@@ -235,7 +231,7 @@ def decide(tx: Transaction, by: Answerer, decision: Decision) -> Judgement:
     """Judge a decision, in the order of the specification (CNF-032).
 
     An approved task is queued: before it runs, the principal's permission is checked again
-    (CNF-042). Raises the errors of the storage; nothing is committed then.
+    (CNF-042).
     """
     task = question_rows.confirmation_to(tx, by.who, by.at, decision.id)
     row = None if task is None else rows.load(tx, task)
@@ -357,9 +353,8 @@ def confirm_for(
     question: str,
     expires: datetime,
 ) -> Confirm:
-    """Return the message that asks for the confirmation of a request to run `skill`.
-
-    `question` is the id of the question, new for every one; `expires` is an aware datetime.
+    """Return the message that asks for the confirmation of a request to run `skill`; `question` is
+    a new id.
 
     Raises StanzaError: `invalid-param` (CNF-019), or `too-big` if the parameters are too large to
     show to a person (CNF-051).
@@ -388,8 +383,7 @@ def check_size(size: int) -> None:
 def action_of(skill: Skill, arguments: Arguments) -> Action:
     """Return the skill and all its parameters, with the defaults of the input schema (CNF-013).
 
-    Call it before anything is committed: it raises StanzaError, `invalid-param`, for a value
-    without an RFC 8785 form, which no digest can cover (CNF-019).
+    Raises StanzaError, `invalid-param`, for a value that no digest can cover (CNF-019).
     """
     texts: list[ActionParam] = []
     others: dict[str, Any] = {}
@@ -410,12 +404,9 @@ def action_of(skill: Skill, arguments: Arguments) -> Action:
 
 
 def digest_of(agent: JID, confirm: Confirm) -> bytes:
-    """Return the SHA-256 digest over the values of CNF-018, computed from the message alone.
-
-    `agent` is the sender of the message. Everyone who has the message computes the same digest; a
-    value that is missing in `confirm` counts as null.
-
-    Raises ValueError if a parameter has no RFC 8785 form.
+    """Return the SHA-256 digest over the values of CNF-018, computed from the message alone, which
+    `agent` sends; a value that is missing counts as null. Raises ValueError if a parameter has no
+    RFC 8785 form.
     """
     import rfc8785  # noqa: PLC0415 - only who confirms something pays for it
 
@@ -442,10 +433,7 @@ def covers(confirm: Confirm, request: Request, skill: Skill, arguments: Argument
 
 
 def parameters_of(action: Action) -> dict[str, Any]:
-    """Return all parameters of an action, those given as text first.
-
-    Raises ValueError if its JSON is not an object.
-    """
+    """Return all parameters of an action. Raises ValueError if its JSON is not an object."""
     values: dict[str, Any] = {param.name: param.text for param in action.params}
     if action.json_params is not None:
         # RFC 8785 §3.1: a number that is not a safe integer is a double.
@@ -459,11 +447,9 @@ def parameters_of(action: Action) -> dict[str, Any]:
 
 
 def lapses(now: int, seconds: float, deadline: int | None) -> int:
-    """Return when a question asked at `now` expires; all times but `seconds` are milliseconds since
-    1970.
-
-    The result is a whole second, so that people and programs read the same time, and never after
-    the deadline of the request (CNF-015, INP-014).
+    """Return when a question asked at `now` expires, in milliseconds since 1970: a whole second, so
+    that people and programs read the same time, and never after the deadline of the request
+    (CNF-015, INP-014).
     """
     wanted = -(-(now + round(seconds * 1000)) // 1000) * 1000
     if deadline is None:

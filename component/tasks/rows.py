@@ -24,10 +24,7 @@ TERMINAL: Final[frozenset[State]] = frozenset(("completed", "failed", "rejected"
 
 
 class LostError(Exception):
-    """The run no longer owns the task: its lease was taken over, or the task has ended.
-
-    The run that gets this error stops and sends nothing.
-    """
+    """The run no longer owns the task, so it stops and sends nothing."""
 
 
 # The number of tasks in each state, with and without an owner. On PostgreSQL each connection has
@@ -406,9 +403,7 @@ _CURRENT: Final = (
 
 def current(database: Database, row: Row) -> Row:
     """Return a copy of the row of a task that a run owns, as it is now, and lock it; `row` is the
-    row as the run has last committed or read it.
-
-    Raises LostError if the fence has changed: the run has lost the task and must end.
+    row as the run knows it. Raises LostError if the fence has changed.
     """
     wake_at = -1 if row.wake_at is None else row.wake_at
     unsent = -1 if row.unsent_revision is None else row.unsent_revision
@@ -486,10 +481,7 @@ def request_bytes(request: str) -> int:
 
 
 def size_of(row: Row) -> int:
-    """Return the approximate size of an ended task, without reading its related rows.
-
-    Its result is stored in the row and in its last event.
-    """
+    """Return the approximate size of an ended task, without reading its related rows."""
     texts = (row.request, row.progress, row.result, row.result, row.failure, row.failure)
     return _ROW_BYTES + _CHILD_BYTES * row.revision + sum(len(text or "") for text in texts)
 
@@ -537,10 +529,8 @@ class OpenBound:
         """Tasks and bytes that a principal may add before its tasks are counted."""
 
     def check(self, database: Database, principal: str, request: str = "") -> None:
-        """Check whether a new task is allowed, which has this request as JSON.
-
-        Raises StanzaError: `busy`, if a principal already has as many open tasks as allowed, or if
-        their requests and this one exceed the allowed bytes.
+        """Check whether a new task with this request is allowed. Raises StanzaError: `busy`, if
+        there are too many open tasks, or their requests are too large together.
         """
         size = request_bytes(request) if request else 0
         tasks, room = self._left.get(principal, (0, 0))
@@ -572,10 +562,7 @@ _THEIRS: Final = (
 
 
 def find(database: Database, who: JID, at: JID, task: str, *, lock: bool = False) -> Row | None:
-    """Return the row of a task of this principal at this address; None if it is not visible.
-
-    With `lock` nobody else changes it before the end of the transaction.
-    """
+    """Return the row of a task of this principal at this address; None if it is not visible."""
     values = (task, str(who), str(at), database.steady)
     found = select(database, f"WHERE id = ? AND {_THEIRS}", values, LOCK if lock else "")
     return found[0] if found else None
@@ -605,10 +592,7 @@ _FOLDING: Final = 0x666F6C64  # "fold" in ASCII: the advisory lock for folding
 
 
 def fold_counts(database: Database) -> None:
-    """Merge the counter rows of closed connections into the remaining ones, so that there are few.
-
-    On PostgreSQL each connection that changes tasks has its own counter rows.
-    """
+    """Merge the counter rows of closed connections of PostgreSQL, so that there are few."""
     if database.dialect == "sqlite":
         return
     if column(database, "SELECT pg_try_advisory_xact_lock(?)", _FOLDING) != [True]:

@@ -126,15 +126,10 @@ class Run:
     These methods raise Parked to unwind the skill: because the run is stopped, or waits for a
     person, a time or another task. One commit follows another: those that write hold a lock.
 
-    Args:
-        runtime: what it uses of the service.
-        admitted: the request, the skill and its parameters.
-        row: the row of the task, if it has one; it is running and owned by this instance.
-        slot: the slot that it runs in, if it has one; a run that gets a row takes a slot.
-
     Attributes:
         task: the id of the task, used once it has a row.
-        row: the row as last committed; None until there is one.
+        row: the row as last committed, running and owned by this instance; None until there is one.
+        slot: the slot that it runs in; a run that gets a row takes one.
         ended: set when the run has ended and has released its slot.
     """
 
@@ -231,10 +226,8 @@ class Run:
             self.stop("lost")
 
     def drain(self) -> None:
-        """Stop for a shutdown of the service, as soon as no work is lost.
-
-        For a durable skill that is between two steps, when no caller waits for an answer: the task
-        is resumed from there.
+        """Stop for a shutdown, as soon as no work is lost: between two steps of a durable skill,
+        when no caller waits for an answer. The task is resumed from there.
         """
         self._draining = True
         self._leave_between_steps()
@@ -740,9 +733,8 @@ class Run:
             raise Parked
 
     async def _enter(self, operation: Operation | None = None) -> None:
-        """Wait while another branch is about to park; raise Parked if it did.
-
-        Raises UsageError if the operation needs a skill that can run again, and this one cannot.
+        """Wait while another branch is about to park. Raises Parked, and UsageError if the
+        operation needs a skill that can run again.
         """
         while self._parking is not None:
             await self._parking.wait()
@@ -765,7 +757,7 @@ class Run:
         return self.skill.kind == "async" and anyio.get_current_task().id != self._skill_task
 
     async def _park(self, op: Callable[[Transaction, Row], None]) -> NoReturn:
-        """Commit what the task waits for, give up its ownership, and raise Parked.
+        """Commit what the task waits for, and raise Parked.
 
         A step in progress could have its effect after that is on disk, when its result can no
         longer be recorded. So this waits for steps in progress, and no other step begins.
@@ -930,10 +922,8 @@ class Run:
     async def _change(
         self, op: Callable[[Transaction, Row], None], wanted: RecordedAnswer | None = None
     ) -> Row | None:
-        """Commit a change of the running task, which `wanted` is meant to end, and return its row;
-        None if the task has ended with this commit.
-
-        It is tried again until it succeeds. Raises LostError.
+        """Commit a change, which `wanted` is meant to end, and return the row; None if the task has
+        ended with this commit. It is tried until it succeeds. Raises LostError.
         """
         mine = self.row
         assert mine is not None

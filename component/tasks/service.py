@@ -68,20 +68,12 @@ class TaskService:
     the database refuses, and the methods that judge raise the StanzaError of the specification's
     table.
 
-    Args:
-        storage: reads and writes the rows.
-        skills: the skills, and who may execute them.
-        limits: the limits of the work.
-        listener: sends messages about tasks.
-        records: the audit log and the metrics.
-        clocks: the clocks.
-
     Attributes:
         execute: runs a skill: at once, within the inline limit, or as a task (specification,
-            "Execution"); see `component.tasks.admission.Admission.execute`.
-        repeated: returns the recorded answer to a request, if it is not new; see
-            `component.tasks.admission.Admission.repeated`.
+            "Execution"); see `Admission.execute`.
+        repeated: returns the recorded answer to a request; see `Admission.repeated`.
         skills_changed: claims the tasks that waited for other skills, or for a late source.
+        requeued: claims a task soon that another part of the service has queued.
         deleted: is called with each task that its principal could see and that was deleted.
     """
 
@@ -106,13 +98,10 @@ class TaskService:
         skills = replace(skills, names=lambda: names() if self._shared or skills.late() else None)
         self._runtime = TaskRuntime(storage, skills, limits, self._publish)
         self._timer = Timer(self._settle_due)
-        self._membership = Membership(
-            self._runtime,
-            queued=self.requeued,
-            overdue=self._timer.wake,
-            evicted=self._taken_over,
-        )
         self._worker = Worker(self._runtime)
+        self._membership = Membership(
+            *(self._runtime, self._worker.wake, self._timer.wake), evicted=self._start_telling
+        )
         cache = ReplayCache(limits.replay_s, clock=clocks.boot_s)
         self._admission = Admission(
             *(self._runtime, self._worker, cache, self._records),
@@ -127,6 +116,7 @@ class TaskService:
         self.execute = self._admission.execute
         self.repeated = self._admission.repeated
         self.skills_changed = self._worker.skills_changed
+        self.requeued = self._worker.wake
 
     @property
     def instance(self) -> str:
@@ -170,10 +160,7 @@ class TaskService:
         await anyio.sleep_forever()
 
     async def connected(self) -> None:
-        """Send what could not be sent before, now that there is a stream.
-
-        Raises StorageError; then it is tried again until it succeeds.
-        """
+        """Send what could not be sent before. Raises StorageError; then it is tried again later."""
         self._connected.set()
         if self._runtime.group is None:
             return
@@ -206,11 +193,6 @@ class TaskService:
                 await anyio.sleep(leases.HEARTBEAT_S)
 
     # Other instances.
-
-    def _taken_over(self) -> None:
-        """Resume the work of a dead instance, and send the events that it did not send."""
-        self._worker.wake()
-        self._start_telling()
 
     async def _listen(
         self,
@@ -270,15 +252,8 @@ class TaskService:
 
     # Requests.
 
-    def requeued(self) -> None:
-        """A task was queued by another part of the service: claim it soon. Never waits."""
-        self._worker.wake()
-
     async def withdraw(self, requester: JID, target: JID, session: str) -> bool:
-        """Cancel the work of a request of a session that has ended, whether it is a task or not.
-
-        Return False if it is not in progress.
-        """
+        """Cancel the work of a request of an ended session; return False if none is in progress."""
         key = session_key(requester, target, session)
         run = self._worker.of_request(key)
         if run is not None and run.row is None:
@@ -415,10 +390,9 @@ class Membership:
     On SQLite only one process uses a data directory; then only `join` is used.
 
     Args:
-        runtime: reads and writes rows, and has the name of this instance.
         queued: called when there are tasks to claim.
         overdue: called when a timer has passed that another instance may not handle.
-        evicted: called after the work of a dead instance was released.
+        evicted: called after a dead instance was evicted, which may not have sent its events.
 
     Attributes:
         channel: notifications on it wake only this instance.
@@ -493,6 +467,7 @@ class Membership:
         for other, count in self._watch.dead(others).items():
             if await self._runtime.commit(partial(self._evict, other, count)):
                 _log.warning("took over the tasks of a dead instance", instance=other)
+                self._queued()
                 self._evicted()
 
     @staticmethod

@@ -373,10 +373,8 @@ async def verdict_of(row: Row, skills: SkillAccess) -> Verdict:
 
 
 class Resumed(msgspec.Struct, frozen=True):
-    """The outcome of resuming a task: its row, and what earlier runs have recorded.
-
-    `unfit` says that this instance cannot run the task, which is left to the others. `notice` is
-    the notification to the principal, if the task was set aside.
+    """A resumed task, and what earlier runs have recorded. `unfit` says that it is left to other
+    instances; `notice` is the notification to the principal, if it was set aside.
     """
 
     row: Row
@@ -387,11 +385,7 @@ class Resumed(msgspec.Struct, frozen=True):
 
 
 def resume(tx: Transaction, row: Row, verdict: Verdict, *, late: bool = False) -> Resumed:
-    """Set a claimed task to running, or settle why it cannot run. `late` says that skills may
-    still come.
-
-    Raises LostError.
-    """
+    """Set a claimed task to running, or settle why it cannot run. Raises LostError."""
     mine = rows.current(tx, row)
     # cancelled after it was claimed, when no run could be stopped
     if mine.state == "cancelling":
@@ -487,10 +481,8 @@ def _refusal(row: Row, verdict: Verdict, recorded: Journal) -> StanzaError | Non
 
 
 def _set_aside(tx: Transaction, row: Row, admitted: Admitted) -> Notification | None:
-    """Prevent further runs until an operator decides.
-
-    The status of the task gives the reason. Returns the notification to the principal, which is
-    sent no matter what started the task; None if the principal is a service.
+    """Prevent further runs until an operator decides; return the notification to the principal,
+    sent whatever started the task; None if the principal is a service.
     """
     why = (
         f"Set aside after {row.attempts} executions during which the process crashed: an operator"
@@ -541,10 +533,8 @@ def report_waiting(
     tx: Transaction, skills: Sequence[str], late: Sequence[str], told: Collection[str]
 ) -> Sequence[str]:
     """Say of queued tasks, except `told`, that they wait for the sources `late`, since their skill
-    is not among `skills`: in their status, and by an event of those that were running. Return
-    their ids.
-
-    Other instances may have the skills, so nothing is said if there are any.
+    is not among `skills`; return their ids. Other instances may have the skills, so nothing is said
+    if there are any.
     """
     if leases.others_alive(tx, tx.instance):
         return ()

@@ -205,7 +205,8 @@ async def test_what_a_dead_one_has_not_told_is_told_by_who_takes_over(
             )
         )
         service = other.service
-        service._taken_over()
+        service._worker.wake()
+        service._start_telling()
         assert (await other.ear.ended(task)).state == "completed"
 
 
