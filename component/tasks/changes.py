@@ -6,7 +6,7 @@ sent, so their format is declared once.
 """
 
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from anyio.abc import TaskGroup
@@ -356,11 +356,7 @@ def ended_with(made: Change, wanted: RecordedAnswer | None = None) -> RecordedAn
 
 # What happens to tasks.
 
-PRIORITIES: Final[Mapping[Literal["low", "normal", "high"], int]] = {
-    "low": -1,
-    "normal": 0,
-    "high": 1,
-}
+PRIORITIES: Final[Mapping[str, int]] = {"low": -1, "normal": 0, "high": 1}
 
 
 def stored_request(request: Request, arguments: Arguments, limits: TaskLimits) -> str:

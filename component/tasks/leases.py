@@ -13,6 +13,7 @@ and of these the one with the highest priority.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Final
 
 import msgspec
@@ -235,6 +236,12 @@ class Slots:
         """The number of free slots."""
         return max(0, self.total - self._sum)
 
+    def snapshot(self) -> "Slots":
+        """Return the slots as they are now, for another thread."""
+        copied = copy(self)
+        copied.running = self.running.copy()
+        return copied
+
     def has(self, principal: str) -> bool:
         """Return whether one more task of the principal may run."""
         return self.running[principal] < min(self.per_principal, self.bound(self.free))
@@ -287,32 +294,27 @@ class Claimed(msgspec.Struct, frozen=True):
 
 
 class Claimant(msgspec.Struct, frozen=True):
-    """The instance that claims, and its free capacity.
+    """The instance that claims, with its slots as they were when the claim began.
 
     `skills` are the names of its skills, None for any: a task whose skill it lacks, or whose id is
-    in `unfit`, is left to other instances. The instance has `free` slots; `share` is the maximum
-    for each principal, and `running` counts the running tasks of each. `suspect` says that a task
-    with `SUSPECT_ATTEMPTS` may be claimed. `queues` are the limits of named queues.
+    in `unfit`, is left to other instances. `queues` are the limits of named queues.
     """
 
     instance: str
     skills: Sequence[str] | None
-    free: int
-    share: int
-    running: Mapping[str, int]
-    bound: Callable[[int], int]
+    slots: Slots
     queues: Mapping[str, QueueLimits]
     unfit: Sequence[str] = ()
-    suspect: bool = True
 
 
 def claim(database: Database, claimant: Claimant, *, after: str) -> Claimed:
-    """Claim as many queued tasks as there are slots, beginning with the principals after `after`."""
+    """Claim as many queued tasks as there are slots, first of the principals after `after`."""
     principals = _principals(database, after)
     capacity = Capacity(database, claimant.queues)
     rounds: list[tuple[int, int, str]] = []
     more = len(principals) == _MOST_PRINCIPALS
-    suspect = claimant.suspect
+    slots = claimant.slots
+    free_slots, suspect = slots.free, not slots.suspects
     waiting: dict[str, list[Row]] = {}
     but, but_values = _left_out(database, claimant, capacity.exhausted)
 
@@ -324,8 +326,8 @@ def claim(database: Database, claimant: Claimant, *, after: str) -> Claimed:
         return select(database, rest, (principal, *but_values, count), SKIP)
 
     for place, principal in enumerate(principals):
-        here = claimant.running.get(principal, 0)
-        free = min(claimant.share - here, claimant.free)
+        here = slots.running[principal]
+        free = min(slots.per_principal - here, free_slots)
         if free <= 0:
             more = True
             continue
@@ -340,11 +342,11 @@ def claim(database: Database, claimant: Claimant, *, after: str) -> Claimed:
         rounds += [(here + turn, place, principal) for turn in range(len(found))]
     taken: list[Row] = []
     for here, _, principal in sorted(rounds):
-        if here >= claimant.bound(claimant.free - len(taken)):
+        if here >= slots.bound(free_slots - len(taken)):
             more = True
             break
         row = waiting[principal].pop(0)
-        if len(taken) == claimant.free or not capacity.take(row.queue):
+        if len(taken) == free_slots or not capacity.take(row.queue):
             more = True
             continue
         row.owner, row.fence = claimant.instance, row.fence + 1

@@ -129,8 +129,7 @@ def list_(database: Database, who: JID, at: JID, query: Tasks, limits: TaskLimit
     asked = window(query.page)
     if asked.skip:
         raise StanzaError(
-            "feature-not-implemented",
-            "set: <index/> is not supported; use <after/> or <before/>",
+            "feature-not-implemented", "set: <index/> is not supported; use <after/> or <before/>"
         )
     ended, ended_bytes = rows.kept_of(database, str(who), limits.kept.most_tasks)
     found = _listed(database, rows.theirs(database, who, at), query, asked)
@@ -240,9 +239,7 @@ def _gaps(since: int, kept: Sequence[int], present: int) -> tuple[Gap, ...]:
 
 
 def _task(
-    row: Row,
-    outputs: tuple[Output, ...] = (),
-    question: Input | Confirm | None = None,
+    row: Row, outputs: tuple[Output, ...] = (), question: Input | Confirm | None = None
 ) -> Task:
     """Return the task of a row. A result or failure that the row lacks is left out."""
     request = rows.request_of(row)

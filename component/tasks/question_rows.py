@@ -81,9 +81,7 @@ TABLES: Final = (
             answered_at BIGINT,
             asked_at BIGINT
         """,
-        indexes={
-            "inputs_task": "(task)",
-        },
+        indexes={"inputs_task": "(task)"},
         sqlite=CLOSE_ASKED_SQLITE,
         postgres=CLOSE_ASKED_POSTGRES,
         kept="part of a task",
@@ -117,9 +115,7 @@ TABLES: Final = (
             shown TEXT {C} NOT NULL DEFAULT 'shown',
             PRIMARY KEY (jid, agent, input)
         """,
-        indexes={
-            "recent_questions_input": "(input)",
-        },
+        indexes={"recent_questions_input": "(input)"},
         kept="part of a task",
     ),
 )

@@ -177,10 +177,7 @@ TABLES: Final = (
             ended INTEGER NOT NULL,
             PRIMARY KEY (task, waiter)
         """,
-        indexes={
-            "waiters_waiter": "(waiter)",
-            "waiters_ready": "(home) WHERE ended = 1",
-        },
+        indexes={"waiters_waiter": "(waiter)", "waiters_ready": "(home) WHERE ended = 1"},
         kept="part of a task",
     ),
     Table(
@@ -319,13 +316,10 @@ class Outline(msgspec.Struct, frozen=True):
     origin: str = "iq"
 
 
-_outline: Final = msgspec.json.Decoder(Outline).decode
-
-
 def outline_of(row: Row) -> Outline:
     """Return the outline of the request of a task, without decoding the rest."""
     try:
-        return _outline(row.request)
+        return msgspec.json.decode(row.request, type=Outline)
     except msgspec.DecodeError:  # what cannot be decoded is reported when the task is run
         return Outline("", "tool")
 

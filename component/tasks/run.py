@@ -20,6 +20,7 @@ import anyio
 import msgspec
 import structlog
 
+from component.skills import operations
 from component.skills.calling import call as call_skill
 from component.skills.context import Context
 from component.skills.errors import (
@@ -31,25 +32,7 @@ from component.skills.errors import (
     printable,
 )
 from component.skills.inputs import Arguments
-from component.skills.operations import (
-    CAPABILITY,
-    METHODS,
-    AskModel,
-    AskPrincipal,
-    ModelFailed,
-    ModelOutcome,
-    ModelQuestion,
-    Operation,
-    Parked,
-    PublishPart,
-    ReportProgress,
-    RunStep,
-    Sleep,
-    StartTask,
-    WaitForTasks,
-    WaitForTurn,
-    Work,
-)
+from component.skills.operations import CAPABILITY, METHODS, Operation, Parked, Work
 from component.skills.outputs import SkillResult
 from component.skills.skill import Skill
 from component.store import waiters
@@ -448,7 +431,7 @@ class Run:
         """Perform an operation of the skill; see `component.skills.operations.Host`."""
         return await self._handlers[type(operation)](self, operation, *local)
 
-    async def _report(self, report: ReportProgress) -> None:
+    async def _report(self, report: operations.ReportProgress) -> None:
         """Report progress, at most once a second."""
         self._check()
         self._progress = Progress(
@@ -460,7 +443,7 @@ class Run:
         elif not self._flushing:
             self._flush_later(wait)
 
-    async def _publish(self, given: PublishPart) -> None:
+    async def _publish(self, given: operations.PublishPart) -> None:
         """Publish a part of an artifact; without a row it is stored until there is one."""
         self._check()
         text = without_forbidden(given.text)
@@ -473,7 +456,7 @@ class Run:
                 await self._guard(lambda tx, row: tx.publish(changes.add_part(tx, row, part)))
             self._parts.shown(part)
 
-    async def _step(self, operation: RunStep, work: Work[bytes]) -> bytes:
+    async def _step(self, operation: operations.RunStep, work: Work[bytes]) -> bytes:
         """Run a step once; return its recorded result if it has already run."""
         step, recorded = await self._find(operation)
         if recorded is not None:
@@ -542,7 +525,7 @@ class Run:
                 self._recording.discard(recording)
         return recorded
 
-    async def _ask(self, asked: AskPrincipal) -> bytes:
+    async def _ask(self, asked: operations.AskPrincipal) -> bytes:
         """Ask the principal a question: this run ends here, and the answer starts another one."""
         await self._enter(asked)
         if _in_step.get() is self:
@@ -567,7 +550,7 @@ class Run:
 
         return await self._park(op)
 
-    async def _sleep(self, sleep: Sleep) -> None:
+    async def _sleep(self, sleep: operations.Sleep) -> None:
         """Wait for a time; a long wait ends the run."""
         step, recorded = await self._find(sleep)
         seconds = sleep.seconds
@@ -584,7 +567,7 @@ class Run:
 
         await self._park_until(op)
 
-    async def _start(self, start: StartTask) -> str:
+    async def _start(self, start: operations.StartTask) -> str:
         """Start a child task once, and return its id."""
         step, recorded = await self._find(start)
         if recorded is None:
@@ -597,7 +580,7 @@ class Run:
                 self._steps.done[step.name] = recorded
         return journal.result_of(recorded, str)
 
-    async def _child(self, start: StartTask) -> Admitted:
+    async def _child(self, start: operations.StartTask) -> Admitted:
         """Admit a child task, which has no more rights than this one. Raises SkillError."""
         name, mine, access = start.skill, self.request, self._runtime.skills
         caller = msgspec.structs.replace(
@@ -655,7 +638,7 @@ class Run:
             raise SkillError(error.text or f"No child task can be started: {error}") from None
         return recorded
 
-    async def _wait(self, wait: WaitForTasks) -> bytes:
+    async def _wait(self, wait: operations.WaitForTasks) -> bytes:
         """Wait for child tasks; the run ends while they run."""
         step, recorded = await self._find(wait)
         tasks, eager = wait.tasks, wait.eager
@@ -677,7 +660,7 @@ class Run:
             recorded = await self._finish(step, journal.waited(found, eager=eager))
         return journal.json_of(recorded)
 
-    async def _wait_for_turn(self, wait: WaitForTurn) -> NoReturn:
+    async def _wait_for_turn(self, wait: operations.WaitForTurn) -> NoReturn:
         """Leave the skill, and run it again when a turn has ended or is not stored any more."""
         await self._enter(wait)
 
@@ -686,38 +669,40 @@ class Run:
 
         await self._park_until(op)
 
-    async def _ask_model(self, asked: AskModel, check: Callable[[str], object]) -> str:
+    async def _ask_model(self, asked: operations.AskModel, check: Callable[[str], object]) -> str:
         """Ask a model once."""
         await self._enter()
         if CAPABILITY not in self.skill.capabilities:
             raise CapabilityMissing(self.skill.name, CAPABILITY)
         schema = msgspec.Raw(asked.schema)
-        question = ModelQuestion(asked.prompt, schema, asked.max_tokens, check, asked.model)
+        question = operations.ModelQuestion(
+            asked.prompt, schema, asked.max_tokens, check, asked.model
+        )
 
         async def ask(_key: str) -> bytes:
             asking = self._runtime.skills.ask_model(self.request, self.task, question)
             try:
-                outcome = ModelOutcome(await asking)
-            except ModelFailed as failed:
-                outcome = ModelOutcome(str(failed), failed.problem)
+                outcome = operations.ModelOutcome(await asking)
+            except operations.ModelFailed as failed:
+                outcome = operations.ModelOutcome(str(failed), failed.problem)
             return msgspec.json.encode(outcome)
 
         if self._atomic:  # it never runs again
             made = await ask(self.key)
         else:
             made = await self._step(journal.model_step(asked), ask)
-        return msgspec.json.decode(made, type=ModelOutcome).answer()
+        return msgspec.json.decode(made, type=operations.ModelOutcome).answer()
 
     _handlers: ClassVar[Mapping[type[Operation], Callable[..., Coroutine[Any, Any, Any]]]] = {
-        ReportProgress: _report,
-        PublishPart: _publish,
-        RunStep: _step,
-        AskPrincipal: _ask,
-        Sleep: _sleep,
-        StartTask: _start,
-        WaitForTasks: _wait,
-        WaitForTurn: _wait_for_turn,
-        AskModel: _ask_model,
+        operations.ReportProgress: _report,
+        operations.PublishPart: _publish,
+        operations.RunStep: _step,
+        operations.AskPrincipal: _ask,
+        operations.Sleep: _sleep,
+        operations.StartTask: _start,
+        operations.WaitForTasks: _wait,
+        operations.WaitForTurn: _wait_for_turn,
+        operations.AskModel: _ask_model,
     }
 
     # How operations begin, and how the run parks.

@@ -309,7 +309,6 @@ class TaskService:
         UncertainError, and changes nothing, if they may be meant for another question.
         """
         slot = self._worker.try_slot(str(who.bare))
-        taken = False
         by = self._answerer(who, at, None, naming)
         owner = None if slot is None else self.instance
         try:
@@ -319,9 +318,9 @@ class TaskService:
             made = judged.change
             if slot is not None and made is not None and made.row.state == "running":
                 self._worker.take_up_soon(made.row, slot)
-                taken = True
+                slot = None
         finally:
-            if slot is not None and not taken:
+            if slot is not None:
                 slot.release()
         _raise_refusal(judged)
         assert judged.task is not None

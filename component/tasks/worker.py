@@ -206,24 +206,20 @@ class Worker:
             self._runtime.start(later)
 
     async def _claim_once(self) -> Claimed:
-        slots, after, late = self.slots, self._after, self._skills.late()
+        slots, after, late = self.slots.snapshot(), self._after, self._skills.late()
         claimant = Claimant(
             instance=self._runtime.instance,
             skills=self._skills.names(),
-            unfit=tuple(self._unfit.keys()),
-            free=slots.free,
-            share=slots.per_principal,
-            running=dict(slots.running),
-            bound=slots.bound,
+            slots=slots,
             queues=self._runtime.limits.queues,
-            suspect=not slots.suspects,
+            unfit=tuple(self._unfit.keys()),
         )
         if not late:
             self._told.clear()
 
         def op(tx: Transaction) -> tuple[Claimed, list[str], Sequence[str]]:
             claimed = claim(tx, claimant, after=after)
-            if not claimed.more and len(claimed.rows) < claimant.free:
+            if not claimed.more and len(claimed.rows) < slots.free:
                 leases.mark_idle(tx, tx.instance)
             unknown = [] if claimed.rows else unknown_skills(tx, claimant)
             told: Sequence[str] = ()
