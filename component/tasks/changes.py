@@ -260,14 +260,14 @@ def change(
         row.wake_at = wake_at
     if to == "input-required":
         row.attempts = 0  # it now waits for a person, so the executions so far made progress
-    ended = to in TERMINAL
-    if ended:
+    outline = None
+    if to in TERMINAL:
         owner = None
-        _conclude(tx, row, waited=waited, new=new)
+        outline = _conclude(tx, row, waited=waited, new=new)
     if owner is not KEEP and (owner != row.owner or owner is None):
         row.owner = owner
         row.fence += 1
-    if row.promoted and (ended or isinstance(detail, Confirm | Input)):
+    if row.promoted and (outline is not None or isinstance(detail, Confirm | Input)):
         row.unsent_revision = row.revision
     if new:
         rows.put(tx, row)
@@ -275,15 +275,16 @@ def change(
     if not new:
         rows.update(tx, row)
     ready: tuple[str, ...] = ()
-    if ended:
-        is_waited_for = row.parent is not None or rows.outline_of(row).origin == "tool"
-        ready = waiters.wake_tasks(tx, row.id, success=rows.is_done(row), expected=is_waited_for)
+    if outline is not None:
+        success = to == "completed" and not (isinstance(detail, Result) and detail.is_error)
+        is_waited_for = row.parent is not None or outline.origin == "tool"
+        ready = waiters.wake_tasks(tx, row.id, success=success, expected=is_waited_for)
     return Change(msgspec.structs.replace(row), detail, ready)
 
 
-def _conclude(tx: Transaction, row: Row, *, waited: bool, new: bool) -> None:
+def _conclude(tx: Transaction, row: Row, *, waited: bool, new: bool) -> rows.Outline:
     """Set what a final state changes in the row; close the question that the task `waited` for, and
-    keep a named replay record as long as the task.
+    keep a named replay record as long as the task. Return the outline of the request.
     """
     row.set_aside = row.not_before = row.wake_at = None
     row.waits = 0
@@ -292,8 +293,10 @@ def _conclude(tx: Transaction, row: Row, *, waited: bool, new: bool) -> None:
     row.retain_until = max(row.retain_until, tx.steady + retention)
     if waited:
         question_rows.close(tx, row.id, "withdrawn")
-    if not new and rows.outline_of(row).name is not None:
+    outline = rows.outline_of(row)
+    if not new and outline.name is not None:
         replay.keep_record(tx, row.id, row.retain_until)
+    return outline
 
 
 EVENTS_KEPT: Final = 500

@@ -53,10 +53,8 @@ _log = structlog.get_logger("component.tasks")
 
 _GATHER_S: Final = 0.1
 """Seconds for which sent events are collected before they are recorded in one write."""
-
 _LAST_WORDS_S: Final = 2.0
 """Seconds that the server has to receive the last messages when this instance stops."""
-
 UNSENT: Final = "unsent_revision"
 """The channel on which an instance without a stream announces that there are unsent events."""
 

@@ -60,14 +60,10 @@ StepOperation: TypeAlias = RunStep | AskPrincipal | Sleep | StartTask | WaitForT
 
 ATOMIC: Final = ""
 """The only step of a skill that has no steps of its own and must not run twice."""
-
 MOST_QUESTIONS: Final = 100
 """The maximum number of questions that one task asks."""
-
 _QUESTION: Final = "?"
-
 _START: Final = "~start "
-
 _WAIT: Final = "~wait"
 
 

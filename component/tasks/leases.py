@@ -51,10 +51,8 @@ TABLES: Final = (
 CHANNEL: Final = "tasks"
 """The channel on which an instance announces that it cancelled a task of another one."""
 HEARTBEAT_S: Final = 2.0
-
 DEAD_S: Final = 12.0
 """An instance whose heartbeat has not changed for this time is dead."""
-
 GAP_S: Final = 6.0
 """After a longer pause of its own process, an observer starts counting again."""
 
@@ -275,7 +273,6 @@ class Slots:
 
 _MOST_PRINCIPALS: Final = 128
 """The maximum number of principals that one claim considers."""
-
 SUSPECT_ATTEMPTS: Final = 2
 """A task with so many attempts may be what crashes the process. It runs while no other such task
 does, so that the others are not blamed for it.

@@ -138,9 +138,7 @@ class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         find: returns a skill by its name, for any principal; None if it does not exist.
-        gate: decides who may use which skill.
         may_use: returns whether a principal may execute a skill now.
-        approvers: determines who has to confirm a request.
         threads: runs plain skills.
         names: returns the names of all skills that this instance has; None for any.
         late: returns the names of sources of skills that are not ready yet, or of which

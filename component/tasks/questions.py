@@ -336,10 +336,8 @@ def _go_on(tx: Transaction, row: Row, owner: str | None) -> Change:
 # Confirmations.
 
 ALGORITHM: Final = "sha-256"
-
 MOST_BYTES: Final = 16_384
 """The maximum size of the parameters as JSON: a person cannot review more."""
-
 MOST_LINES: Final = 100
 """The maximum number of lines of the texts in the parameters."""
 
