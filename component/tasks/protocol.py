@@ -26,18 +26,6 @@ from xep.jid import JID
 from xep.result_sets import PAGE_ROOM
 
 
-class Certainty(msgspec.Struct, frozen=True, kw_only=True):
-    """When an answer in words is certainly meant for a question.
-
-    Another question that was closed less than `closed_ms` ago, without the person's own answer,
-    makes it uncertain. Words that name nothing count for a question that was asked at least
-    `stands_ms` ago.
-    """
-
-    stands_ms: int = 3_000
-    closed_ms: int = 60_000
-
-
 class QueueLimits(msgspec.Struct, frozen=True):
     """The limits of one queue: tasks that run at once, and tasks that start in a minute."""
 
@@ -74,8 +62,7 @@ class TaskLimits(msgspec.Struct, frozen=True, kw_only=True):
     the bounds of named queues. Requests of open tasks of a principal have at most `open_bytes`
     together, and `kept` bounds what is kept of its ended ones; it has at most
     `records_per_principal` replay records. At most `held_per_person` notifications of one agent are
-    held for a person. `certainty` is what an answer in words is held against. The entries of a page
-    have at most `page_room` bytes.
+    held for a person. The entries of a page have at most `page_room` bytes.
     """
 
     inline_s: float = 10.0
@@ -85,7 +72,6 @@ class TaskLimits(msgspec.Struct, frozen=True, kw_only=True):
     running_total: int = 64
     running_per_principal: int = 16
     ask_expires_s: float = 86400.0
-    certainty: Certainty = Certainty()
     poll_after_s: int = 5
     retry_after_s: int = 5
     drain_s: float = 10.0

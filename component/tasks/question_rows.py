@@ -24,7 +24,7 @@ import msgspec
 
 from component.store.database import Database, Value
 from component.store.schema import Table
-from component.tasks.protocol import Certainty, Naming, Question
+from component.tasks.protocol import Naming, Question
 from component.tasks.rows import (
     NOT_ENDED,
     Row,
@@ -318,6 +318,12 @@ def question_of(
     )
 
 
+STANDS_MS: Final = 3_000
+"""How long a question must have been open for words that name nothing to count."""
+CLOSED_MS: Final = 60_000
+"""How long another question that was closed, without the person's own answer, makes an answer in
+words uncertain.
+"""
 _KEPT_MS: Final = 600_000
 """How long closed questions are stored: several times the period that is checked."""
 
@@ -374,7 +380,6 @@ class Answerer(msgspec.Struct, frozen=True):
     at: JID
     lang: str | None = None
     naming: Naming | None = None
-    certainty: Certainty = Certainty()
     sent: frozenset[str] = frozenset()
 
 
@@ -391,7 +396,7 @@ def is_certain(database: Database, by: Answerer, id_: str, *, stands: bool = Tru
         return True
     values: list[Value] = [
         *(database.steady, who, str(by.at.bare)),
-        *(database.steady - by.certainty.closed_ms, id_),
+        *(database.steady - CLOSED_MS, id_),
     ]
     also = ""
     if naming.thread is not None:
@@ -422,7 +427,7 @@ def is_certain(database: Database, by: Answerer, id_: str, *, stands: bool = Tru
             return False
     if also or not stands:
         return True
-    return bool(database.steady - asked_at >= by.certainty.stands_ms)
+    return bool(database.steady - asked_at >= STANDS_MS)
 
 
 def _is_from(database: Database, who: str, question: str) -> bool:

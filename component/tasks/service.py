@@ -344,7 +344,7 @@ class TaskService:
 
     def _answerer(self, who: JID, at: JID, lang: str | None, naming: Naming | None) -> Answerer:
         sent = frozenset[str]() if naming is None else self._event_sender.questions_to(who)
-        return Answerer(who, at, lang, naming, self._limits.certainty, sent)
+        return Answerer(who, at, lang, naming, sent)
 
     async def _judge(self, judge: Callable[[Transaction], Judgement], *tasks: str) -> Judgement:
         def op(tx: Transaction) -> Judgement:
