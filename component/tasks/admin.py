@@ -214,7 +214,6 @@ def _held(row: Row, task: Task) -> Held:
 
 
 def _retry(tx: Transaction, row: Row, *, force: bool, parent: str | None = None) -> Row:
-    """Create a new task that retries one that failed. Raises RefusedError."""
     if row.state not in TERMINAL:
         raise RefusedError(f"Task {row.id} has not ended: it is {row.state}. Cancel it first.")
     if rows.is_done(row):

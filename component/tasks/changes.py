@@ -140,9 +140,6 @@ class TaskRuntime:
     Attributes:
         instance: the name of this instance among those that share the database; it takes a new one
             after it was evicted.
-        open_tasks: the limit on the open tasks of a principal.
-        records: the limit on the replay records of a principal.
-        slots: the slots for tasks on this instance.
         group: the task group of the service; None while it does not run.
         draining: whether the service stops, and no more work starts.
     """

@@ -62,8 +62,6 @@ _Revision: TypeAlias = tuple[str, int]
 
 
 class _Sent(msgspec.Struct, frozen=True):
-    """A sent revision: its delivery, and the question that it asked."""
-
     delivery: Delivery
     question: Question | None
 

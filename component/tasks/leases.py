@@ -211,11 +211,9 @@ class Slot:
 
 
 class Slots:
-    """Counts the tasks that run on this instance.
+    """Counts the tasks that run on this instance: at most `total`, `per_principal` of each one.
 
     Attributes:
-        total: the maximum number of running tasks of all principals.
-        per_principal: the maximum for one principal.
         released: is called after a slot is released.
         running: the number of running tasks of each principal that has any.
         suspects: the number of running tasks that may be what crashes the process.
@@ -384,7 +382,6 @@ def _principals(database: Database, after: str) -> list[str]:
 def _left_out(
     database: Database, claimant: Claimant, exhausted: Sequence[str]
 ) -> tuple[str, list[Value]]:
-    """Return conditions that leave out what the claimant cannot run now, and their values."""
     but, values = "", list[Value]()
     if claimant.skills is not None:
         known, names = among(database, "skill", claimant.skills)

@@ -120,7 +120,6 @@ def _content(part: Part) -> str | bytes:
 
 
 def _size(part: Part) -> int:
-    """Return the approximate size of a part in a stanza, in bytes."""
     content = _content(part)
     if isinstance(content, bytes):
         return _PER_PART + len(content) * 4 // 3

@@ -223,7 +223,6 @@ def events(
 
 
 def _place(key: str) -> tuple[int, int, str]:
-    """Return the parameters that compare with the position of a task in the list."""
     created, _, task = key.partition("-")
     return number(created), number(created), task
 

@@ -205,7 +205,6 @@ def approved_of(database: Database, task: str) -> Confirm | None:
 
 
 def _asked(database: Database, id_: str) -> list[JID]:
-    """Return the bare JIDs that were asked, in a fixed order."""
     found = column(database, "SELECT jid FROM asked WHERE input = ? ORDER BY jid", id_)
     return [JID.parse(jid) for jid in found]
 

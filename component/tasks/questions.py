@@ -304,7 +304,6 @@ def answer(tx: Transaction, by: Answerer, given: InputAnswer, owner: str | None)
 
 
 def _is_same(put: InputRow, question: Input, given: InputAnswer) -> bool:
-    """Return whether an answer equals the one that counted: question, revision, and values."""
     if given.revision != put.revision:
         return False
     try:

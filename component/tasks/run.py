@@ -399,7 +399,6 @@ class Run:
         )
 
     def _retry(self, error: StanzaError, tx: Transaction, row: Row) -> None:
-        """Let the skill be retried after a while, and release the task."""
         if row.state != "running":
             self._end_task(error, tx, row)
             return
@@ -457,7 +456,6 @@ class Run:
             self._parts.shown(part)
 
     async def _step(self, operation: operations.RunStep, work: Work[bytes]) -> bytes:
-        """Run a step once; return its recorded result if it has already run."""
         step, recorded = await self._find(operation)
         if recorded is not None:
             return journal.json_of(recorded)
@@ -484,8 +482,6 @@ class Run:
         return journal.json_of(recorded)
 
     async def _begin(self, step: StepId) -> None:
-        """Commit that a step with effects begins."""
-
         def op(tx: Transaction, row: Row) -> None:
             if rows.is_late(tx, row):
                 tx.publish(changes.end(tx, row, "failed", errors.deadline_expired()))
@@ -551,7 +547,6 @@ class Run:
         return await self._park(op)
 
     async def _sleep(self, sleep: operations.Sleep) -> None:
-        """Wait for a time; a long wait ends the run."""
         step, recorded = await self._find(sleep)
         seconds = sleep.seconds
         if recorded is not None:
@@ -568,7 +563,6 @@ class Run:
         await self._park_until(op)
 
     async def _start(self, start: operations.StartTask) -> str:
-        """Start a child task once, and return its id."""
         step, recorded = await self._find(start)
         if recorded is None:
             child = await self._child(start)
@@ -639,7 +633,6 @@ class Run:
         return recorded
 
     async def _wait(self, wait: operations.WaitForTasks) -> bytes:
-        """Wait for child tasks; the run ends while they run."""
         step, recorded = await self._find(wait)
         tasks, eager = wait.tasks, wait.eager
         if recorded is None:
@@ -670,7 +663,6 @@ class Run:
         await self._park_until(op)
 
     async def _ask_model(self, asked: operations.AskModel, check: Callable[[str], object]) -> str:
-        """Ask a model once."""
         await self._enter()
         if CAPABILITY not in self.skill.capabilities:
             raise CapabilityMissing(self.skill.name, CAPABILITY)

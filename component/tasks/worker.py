@@ -42,11 +42,7 @@ _log = structlog.get_logger("component.tasks")
 class Worker:
     """Owns the runs on this instance.
 
-    A task has at most one run here: a task that is resumed waits until the previous run has
-    unwound.
-
-    Attributes:
-        slots: the slots for tasks on this instance.
+    A task has at most one run here: a resumed task waits until the previous run has unwound.
     """
 
     def __init__(self, runtime: TaskRuntime) -> None:
@@ -117,7 +113,6 @@ class Worker:
             self._has_ended(run)
 
     def _has_ended(self, run: Run) -> None:
-        """Remove a run that has ended, or could not start."""
         if self._runs.get(run.task) is run:
             del self._runs[run.task]
         run.release()
@@ -462,7 +457,6 @@ def _is_confirmed(tx: Transaction, row: Row, admitted: Admitted) -> bool:
 
 
 def _refusal(row: Row, verdict: Verdict, recorded: Journal) -> StanzaError | None:
-    """Return why a task cannot continue; None if it can."""
     if recorded.begun and not verdict.repeatable:
         return errors.outcome_unknown()
     if not verdict.allowed:
