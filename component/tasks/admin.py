@@ -265,9 +265,9 @@ def _retry_children(
 ) -> dict[str, str | None]:
     """Retry the child tasks in the journal of a failed task for `parent`, the task that retries it.
 
-    Returns the ids of the new children by the ids of those that they replace; None means that the
-    child is to be started again. Children that completed, and children whose failure the task had
-    already handled, become children of `parent`. Raises RefusedError.
+    Returns the ids of the new children by those that they replace; None: it is to be started again.
+    Children that completed, or whose failure the task had handled, become children of `parent`.
+    Raises RefusedError.
     """
     retried: dict[str, str | None] = {}
     started, settled = journal.children_in(recorded)

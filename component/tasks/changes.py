@@ -280,8 +280,8 @@ def change(
 
 
 def _conclude(tx: Transaction, row: Row, *, waited: bool, new: bool) -> rows.Outline:
-    """Set what a final state changes in the row; close the question that the task `waited` for, and
-    keep a named replay record as long as the task. Return the outline of the request.
+    """Set what a final state changes in the row and its related rows; return the outline of the
+    request.
     """
     row.set_aside = row.not_before = row.wake_at = None
     row.waits = 0

@@ -40,8 +40,8 @@ _AGAIN_MS: Final = 5_000
 
 
 class Expired(msgspec.Struct, frozen=True):
-    """The milliseconds until the next timer, None if no timer is set; and the principals of tasks
-    that may start or continue now. `skew` is how far the wall clock was ahead of the steady clock.
+    """The milliseconds until the next timer, if one is set, and the principals of tasks that may
+    continue. `skew` is how far the wall clock was ahead of the steady clock.
     """
 
     next_ms: int | None

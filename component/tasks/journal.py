@@ -191,9 +191,7 @@ def succeeded(value: object) -> str:
 
 
 def waited(results: Sequence[ChildResult], *, eager: bool) -> str:
-    """Return the record of a wait for child tasks. The record says if the wait raised because a
-    child did not complete: a retry then waits again.
-    """
+    """Return the record of a wait for child tasks; if it raised, a retry waits again."""
     if eager and any(map(_unsuccessful, results)):
         return msgspec.json.encode({"value": results, "children_failed": True}).decode()
     return succeeded(results)

@@ -48,9 +48,7 @@ class Window(msgspec.Struct, frozen=True):
 
 
 def window(request: ResultSet | None) -> Window:
-    """Return the window of a request; None requests the first page. Raises StanzaError:
-    `malformed`; the request describes no page (COM-026).
-    """
+    """Return the window of a request, None for the first page. Raises StanzaError (COM-026)."""
     if request is None:
         return Window(MOST, 0, None, None, backwards=False)
     try:

@@ -210,8 +210,8 @@ def _asked(database: Database, id_: str) -> list[JID]:
 
 
 def question_with(database: Database, row: Row) -> Question | None:
-    """Return the question that belongs to the current revision of a task: the open one, or the one
-    whose expiry made the task fail; None if there is neither.
+    """Return the question of the current revision of a task: the open one, or the one whose expiry
+    made the task fail; None if there is neither.
     """
     state = {"input-required": "open", "failed": "expired"}.get(row.state)
     rest = "task = ? AND state = ? ORDER BY revision DESC LIMIT 1"
@@ -455,9 +455,7 @@ def confirmation_to(database: Database, who: JID, at: JID, id_: str) -> str | No
 
 
 def store_answer(database: Database, put: InputRow, text: str, who: JID) -> None:
-    """Record the answer that counts, and that `who` gave it; for everybody else who was asked the
-    question was closed.
-    """
+    """Record the answer that counts; for everybody else who was asked the question was closed."""
     database.execute(
         "DELETE FROM recent_questions WHERE input = ? AND jid = ?", (put.id, str(who.bare))
     )
@@ -473,9 +471,7 @@ def store_answer(database: Database, put: InputRow, text: str, who: JID) -> None
 
 
 def expire_sooner(database: Database, downtime: int, back_at: int) -> None:
-    """Let the questions that were asked before the service was down expire sooner by that time, in
-    milliseconds of the steady clock.
-    """
+    """Let questions asked before `back_at` expire sooner, by the downtime in milliseconds."""
     database.execute(
         "UPDATE tasks SET wake_at = ? WHERE id IN (SELECT task FROM inputs WHERE state = 'open'"
         " AND asked_at <= ?) AND state = 'input-required'",

@@ -53,9 +53,7 @@ _LARGEST_EXACT: Final = 2**53 - 1
 
 
 def encoded_reply(values: dict[str, Any] | None) -> str:
-    """Return the JSON to store of an answer as the result of the step that asked, equal for equal
-    content. `values` is None if the person declined.
-    """
+    """Return the JSON to store of an answer, equal for equal content; None: it was declined."""
     kept = {"declined": ""} if values is None else {"value": values}
     return msgspec.json.encode(kept, order="deterministic").decode()
 
@@ -445,8 +443,7 @@ def parameters_of(action: Action) -> dict[str, Any]:
 
 def lapses(now: int, seconds: float, deadline: int | None) -> int:
     """Return when a question asked at `now` expires, in milliseconds since 1970: a whole second, so
-    that people and programs read the same time, and never after the deadline of the request
-    (CNF-015, INP-014).
+    that people and programs read the same time, and never after the deadline (CNF-015, INP-014).
     """
     wanted = -(-(now + round(seconds * 1000)) // 1000) * 1000
     if deadline is None:

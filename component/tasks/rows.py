@@ -345,9 +345,7 @@ def steady(database: Database, time: int) -> int:
 
 
 def next_due(database: Database, row: Row, *times: int | None) -> int | None:
-    """Return when the timer has to check a task: at its deadline, its `not_before`, or one of
-    `times` of the steady clock; None: never.
-    """
+    """Return when to check a task: at its deadline, `not_before` or one of `times`; None: never."""
     deadline = None if row.deadline is None else steady(database, row.deadline)
     return min(
         (time for time in (deadline, row.not_before, *times) if time is not None), default=None
@@ -433,9 +431,7 @@ _changed: Final[Callable[[Row], tuple[Value, ...]]] = attrgetter(*_CHANGED)
 
 
 def update(database: Database, row: Row) -> None:
-    """Update the columns of a row that can change, without a new revision; and the size of an
-    ended task, with its related rows.
-    """
+    """Update the columns of a row that can change, and the size of an ended task."""
     values = _changed(row)
     if row.state not in TERMINAL:
         database.execute(_UPDATE, (*values, row.id))
@@ -481,8 +477,8 @@ def size_of(row: Row) -> int:
 
 
 def _measuring(size: str) -> str:
-    """Return the statement that updates the row of an ended task, with its size; `size` is an
-    expression for the size of a column in bytes.
+    """Return the statement that updates the row and the size of an ended task; `size` is an
+    expression for the size of a column.
     """
 
     def children(table: str, *columns: str) -> str:
@@ -605,9 +601,7 @@ def fold_counts(database: Database) -> None:
 
 
 def kept_of(database: Database, principal: str, most: int | None = None) -> tuple[int, int]:
-    """Return the number of retained ended tasks of a principal, and their size; of the oldest
-    `most` of them, if there are more.
-    """
+    """Return the number and size of ended tasks of a principal, counting `most` at most."""
     limit = "" if most is None else f" ORDER BY updated, id LIMIT {most:d}"
     count, size = database.execute(
         "SELECT count(*), coalesce(sum(bytes), 0) FROM"  # noqa: S608 - constant text

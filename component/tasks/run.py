@@ -195,13 +195,13 @@ class Run:
             self._stopped = why
         self._scope.cancel()
 
-    def observe(self, made: Change, answer: RecordedAnswer) -> None:
+    def observe(self, made: Change) -> None:
         """Handle a committed change by others: stop if the task has ended or is being cancelled."""
         if made.row.state == "cancelling":
             self.stop("cancel")
         elif made.row.state in TERMINAL and not self._over:
             self.stop("lost")
-            self._land(answer)
+            self._land(changes.ended_with(made))
 
     def superseded(self) -> None:
         """Stop because another run is to resume the task, unless this one is already unwinding."""

@@ -50,9 +50,8 @@ _log = structlog.get_logger("component.tasks")
 class Clocks(msgspec.Struct, frozen=True):
     """The clocks of the task service; tests set them.
 
-    `now` is the time, for deadlines. `boot_s` are seconds that do not jump, for answers in memory.
-    `patience_s` are the seconds that old work waits for the first stream before it is resumed, so
-    that it does not delay the connection.
+    `now` is for deadlines, `boot_s` does not jump, for answers in memory. Old work waits
+    `patience_s` seconds for the first stream, so that it does not delay the connection.
     """
 
     now: Callable[[], datetime] = system.now
@@ -302,11 +301,11 @@ class TaskService:
     async def answer(
         self, who: JID, at: JID, answer: InputAnswer, naming: Naming | None = None
     ) -> Task:
-        """Answer a question of a task (INP-010), and return the task after that. Raises
-        StanzaError.
+        """Answer a question of a task (INP-010), and return the task after that.
 
         `naming` is given for words that do not contain the question's identifier. Raises
-        UncertainError, and changes nothing, if they may be meant for another question.
+        StanzaError; or UncertainError, and changes nothing, if they may be meant for another
+        question.
         """
         slot = self._worker.try_slot(str(who.bare))
         by = self._answerer(who, at, None, naming)
@@ -334,8 +333,8 @@ class TaskService:
         lang: str | None = None,
         naming: Naming | None = None,
     ) -> None:
-        """Decide a confirmation (CNF-032). `naming` and the errors are as for `answer`; only
-        approvals are checked against it.
+        """Decide a confirmation (CNF-032); only approvals are checked against `naming`. Raises as
+        `answer`.
         """
         by = self._answerer(who, at, lang, naming)
         judged = await self._judge(lambda tx: questions.decide(tx, by, decision))

@@ -137,16 +137,14 @@ class Worker:
         for made in committed.changes:
             run = self.of(made.row.id)
             if run is not None and run is not by:
-                run.observe(made, changes.ended_with(made))
+                run.observe(made)
         for principal in committed.ready:
             self.wake(principal)
 
     # Which task runs next.
 
     def try_slot(self, principal: str) -> Slot | None:
-        """Return a slot for a task of the principal, if it may start at once: a slot is free, and
-        no queued task of anybody goes first.
-        """
+        """Return a slot for a task that may start at once: no queued task of anybody goes first."""
         behind, slots = self._behind, self.slots
         if self._runtime.draining or principal in behind or slots.free <= len(behind):
             return None
