@@ -8,7 +8,7 @@ twice because of this. The limits are not checked at each end of a task, but onl
 has added a tenth of its limit since the last time.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import anyio
@@ -39,35 +39,23 @@ _AGAIN_MS: Final = 5_000
 """When to check a deadline again that has passed by a clock that was just set."""
 
 
-class Expired(msgspec.Struct, frozen=True):
-    """The milliseconds until the next timer, if one is set, and the principals of tasks that may
-    continue. `skew` is how far the wall clock was ahead of the steady clock.
-    """
-
-    next_ms: int | None
-    skew: int | None
-    ready: Sequence[str] = ()
-
-
-def expire_due(tx: Transaction, skew: int | None = None) -> Expired:
-    """Settle deadlines and questions that have expired (EXE-027, CNF-038, INP-013).
+def expire_due(tx: Transaction, skew: int | None) -> tuple[int | None, int | None]:
+    """Settle deadlines and questions that have expired (EXE-027, CNF-038, INP-013). Return the
+    milliseconds until the next timer, if one is set, and how far the wall clock is ahead of the
+    steady clock.
 
     `skew` is that of the last call; None at the start. If it has changed, the wall clock was set,
     and deadlines may have passed that were not due yet.
     """
     count_downtime(tx)
     seen: int | None = tx.now - tx.steady
-    ready: list[str] = []
-    due = _settle_all(tx, "wake_at <= ? ORDER BY wake_at", tx.steady, ready)
+    due = _settle_all(tx, "wake_at <= ? ORDER BY wake_at", tx.steady)
     if seen != skew:
-        passed = "wake_at IS NOT NULL AND deadline <= ? ORDER BY deadline"
-        late = _settle_all(tx, passed, tx.now, ready)
+        late = _settle_all(tx, "wake_at IS NOT NULL AND deadline <= ? ORDER BY deadline", tx.now)
         if _AT_ONCE in (due, late):
             seen = skew  # there may be more of them
-    if ready:
-        tx.wake_others()
     (first,) = rows.column(tx, "SELECT min(wake_at) FROM tasks WHERE wake_at IS NOT NULL")
-    return Expired(None if first is None else max(0, first - tx.steady), seen, ready)
+    return None if first is None else max(0, first - tx.steady), seen
 
 
 def count_downtime(database: Database) -> None:
@@ -87,18 +75,15 @@ def count_downtime(database: Database) -> None:
         question_rows.expire_sooner(database, downtime, back_at)
 
 
-def _settle_all(tx: Transaction, condition: str, time: int, ready: list[str]) -> int:
+def _settle_all(tx: Transaction, condition: str, time: int) -> int:
     """Settle the first tasks that match; return how many."""
-    rest = f"WHERE {condition} LIMIT {_AT_ONCE:d}"
-    found = rows.select(tx, rest, (time,), rows.SKIP)
-    made: list[Change] = []
-    for row in found:
-        change = _settle(tx, row)
-        if change is not None:
-            made.append(change)
-        elif rows.is_queued(row):
-            ready.append(row.principal)
+    found = rows.select(tx, f"WHERE {condition} LIMIT {_AT_ONCE:d}", (time,), rows.SKIP)
+    made = [change for row in found if (change := _settle(tx, row)) is not None]
+    ready = {row.principal for row in found if rows.is_queued(row)}
     tx.publish(*made)
+    if ready:
+        tx.ready |= ready
+        tx.wake_others()
     return len(found)
 
 

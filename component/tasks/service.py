@@ -241,13 +241,10 @@ class TaskService:
             self._timer.wake()
 
     async def _settle_due(self) -> int | None:
-        expired = await self._runtime.commit(
+        next_ms, self._skew = await self._runtime.commit(
             lambda tx: expire_due(tx, self._skew), keep_trying=True
         )
-        self._skew = expired.skew
-        for principal in expired.ready:
-            self._worker.wake(principal)
-        return expired.next_ms
+        return next_ms
 
     # Requests.
 
