@@ -307,4 +307,4 @@ def _open(db: Database, now: int) -> None:
                 question=f"c-{number}",
                 expires=moment(now + _DAY_MS),
             )
-            questions.ask(tx, row, confirm, (_ALICE,))
+            questions.ask_question(tx, row, confirm, (_ALICE,))

@@ -26,7 +26,7 @@ from component.skills.calling import call_inline
 from component.skills.context import Context
 from component.skills.inputs import Arguments
 from component.tasks import changes, leases, queries, replay, rows
-from component.tasks.changes import TaskRuntime, Transaction
+from component.tasks.changes import Transaction
 from component.tasks.events import TaskRecords
 from component.tasks.gate import UNKNOWN, arguments_of, completed
 from component.tasks.outputs import error_of, result_of
@@ -68,7 +68,6 @@ class Admission:
     """Admits requests, and answers repetitions of earlier ones.
 
     Args:
-        runtime: the database, the skills and the limits of this instance.
         worker: runs skills on this instance.
         cache: the answers in memory, and the requests in progress.
         records: records the outcomes of requests, except those of models.
@@ -81,14 +80,13 @@ class Admission:
 
     def __init__(
         self,
-        runtime: TaskRuntime,
         worker: Worker,
         cache: ReplayCache,
         records: TaskRecords,
         accepted: Callable[[str], None],
         now: Callable[[], datetime] = system.now,
     ) -> None:
-        self._worker = worker
+        self._worker, runtime = worker, worker.runtime
         self._store, self._limits, self._skills = runtime, runtime.limits, runtime.skills
         self._gate, self._approvers = runtime.skills.gate, runtime.skills.approvers
         self._cache = cache

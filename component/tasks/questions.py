@@ -154,7 +154,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def ask(
+def ask_question(
     tx: Transaction, row: Row, content: Confirm | Input, asked: Iterable[JID], step: str = ""
 ) -> Change:
     """Ask `asked` for a confirmation or an input, which any one of them can answer: the task is
@@ -195,13 +195,13 @@ def lapse(tx: Transaction, row: Row) -> Change | None:
 def ask_input(
     tx: Transaction, row: Row, ids: tuple[str, str], text: str, schema: msgspec.Raw, expires: int
 ) -> Change:
-    """Ask the principal a question of the skill (INP-001), otherwise like `ask`.
+    """Ask the principal a question of the skill (INP-001), otherwise like `ask_question`.
 
     `ids` are the step that asks, and a new id (INP-003). `expires` comes from `lapses`.
     """
     step, id_ = ids
     put = input_for(text, schema, id=id_, revision=row.revision + 1, expires=rows.moment(expires))
-    return ask(tx, row, put, (JID.parse(row.principal),), step)
+    return ask_question(tx, row, put, (JID.parse(row.principal),), step)
 
 
 # Decisions and answers. The task's row is locked: of several answers, from any person and any

@@ -103,7 +103,7 @@ class TaskService:
         )
         cache = ReplayCache(limits.replay_s, clock=clocks.boot_s)
         self._admission = Admission(
-            *(self._runtime, self._worker, cache, self._records),
+            *(self._worker, cache, self._records),
             accepted=listener.released,
             now=clocks.now,
         )

@@ -21,7 +21,7 @@ from component.tasks.changes import Change, TaskRuntime, Transaction, change
 from component.tasks.journal import Journal
 from component.tasks.leases import SUSPECT_ATTEMPTS, Claimant, Claimed, Slot, claim, unknown_skills
 from component.tasks.protocol import SkillAccess
-from component.tasks.questions import ask, confirm_for, covers, lapses
+from component.tasks.questions import ask_question, confirm_for, covers, lapses
 from component.tasks.replay import Flight
 from component.tasks.rows import LostError, Row
 from component.tasks.run import Admitted, Run
@@ -48,7 +48,7 @@ class Worker:
     def __init__(self, runtime: TaskRuntime) -> None:
         self.slots = runtime.slots
         self.slots.released = self._released
-        self._runtime = runtime
+        self.runtime = runtime
         self._skills = runtime.skills
         self._runs: dict[str, Run] = {}
         """By their tasks; the task of a run without a row has its id already."""
@@ -90,16 +90,16 @@ class Worker:
 
     def execute(self, admitted: Admitted, row: Row | None = None, slot: Slot | None = None) -> Run:
         """Start a run, and return it. Raises StanzaError: the service has stopped."""
-        run = Run(self._runtime, admitted, row, slot)
+        run = Run(self.runtime, admitted, row, slot)
         self._launch(run)
         return run
 
     def _launch(self, run: Run) -> None:
         self._runs[run.task] = run
-        if self._runtime.draining:
+        if self.runtime.draining:
             run.drain()
         try:
-            self._runtime.start(self._run, run)
+            self.runtime.start(self._run, run)
         except StanzaError:
             self._has_ended(run)
             raise
@@ -129,7 +129,7 @@ class Worker:
             self._see_whether_idle()
 
     def _see_whether_idle(self) -> None:
-        if self._runtime.draining and not self._runs and not self._beginning:
+        if self.runtime.draining and not self._runs and not self._beginning:
             self._idle.set()
 
     def observe(self, committed: Transaction, by: object) -> None:
@@ -146,7 +146,7 @@ class Worker:
     def try_slot(self, principal: str) -> Slot | None:
         """Return a slot for a task that may start at once: no queued task of anybody goes first."""
         behind, slots = self._behind, self.slots
-        if self._runtime.draining or principal in behind or slots.free <= len(behind):
+        if self.runtime.draining or principal in behind or slots.free <= len(behind):
             return None
         return slots.take(principal) if slots.has(principal) else None
 
@@ -170,7 +170,7 @@ class Worker:
         while True:
             await self._work.wait()
             self._work = anyio.Event()
-            while self._runtime.has_slots():
+            while self.runtime.has_slots():
                 before, self._behind = self._behind, set()
                 claimed = await self._claim_once()
                 if claimed.more:
@@ -196,15 +196,15 @@ class Worker:
                 self._claiming_later = False
                 self.wake()
 
-            self._runtime.start(later)
+            self.runtime.start(later)
 
     async def _claim_once(self) -> Claimed:
         slots, after, late = self.slots.snapshot(), self._after, self._skills.late()
         claimant = Claimant(
-            instance=self._runtime.instance,
+            instance=self.runtime.instance,
             skills=self._skills.names(),
             slots=slots,
-            queues=self._runtime.limits.queues,
+            queues=self.runtime.limits.queues,
             unfit=tuple(self._unfit.keys()),
         )
         if not late:
@@ -220,7 +220,7 @@ class Worker:
                 told = report_waiting(tx, claimant.skills or (), late, self._told)
             return claimed, unknown, told
 
-        claimed, unknown, told = await self._runtime.commit(op, keep_trying=True)
+        claimed, unknown, told = await self.runtime.commit(op, keep_trying=True)
         self._told.update(told)
         for skill in unknown:
             self._log_unknown(skill, late)
@@ -242,7 +242,7 @@ class Worker:
 
     def take_up_soon(self, row: Row, slot: Slot) -> None:
         """Resume a task that this instance owns, in a slot that was acquired for it."""
-        self._runtime.start(self._take_up, row, slot)
+        self.runtime.start(self._take_up, row, slot)
 
     async def _take_up(self, row: Row, slot: Slot) -> None:
         with self.beginning():
@@ -265,7 +265,7 @@ class Worker:
     async def _resume(self, row: Row, slot: Slot) -> Run | None:
         verdict = await verdict_of(row, self._skills)
         late = bool(self._skills.late())
-        resumed = await self._runtime.commit(
+        resumed = await self.runtime.commit(
             lambda tx: resume(tx, row, verdict, late=late), tasks=(row.id,), keep_trying=True
         )
         if resumed.unfit:
@@ -279,7 +279,7 @@ class Worker:
         mine, admitted = resumed.row, verdict.admitted
         if mine.state != "running" or admitted is None or resumed.journal is None:
             return None  # it waits, has ended, or is set aside
-        run = Run(self._runtime, admitted, mine, slot)
+        run = Run(self.runtime, admitted, mine, slot)
         run.continue_from(resumed.journal, resumed.parts)
         return run
 
@@ -291,10 +291,10 @@ class Worker:
         Those that take longer are stopped: one inside a step with effects ends as
         `outcome-unknown`, others are resumed at the next start as well.
         """
-        self._runtime.draining = True
+        self.runtime.draining = True
         for run in tuple(self._runs.values()):
             run.drain()
-        await self._wait_until_idle(self._runtime.limits.drain_s)
+        await self._wait_until_idle(self.runtime.limits.drain_s)
         for run in tuple(self._runs.values()):
             run.stop("drain")
         await self._wait_until_idle(_LAST_COMMITS_S)
@@ -441,7 +441,7 @@ def ask_before(tx: Transaction, row: Row, admitted: Admitted) -> Change:
         question=leases.new_instance(),
         expires=expires,
     )
-    return ask(tx, row, confirm, needed.asked)
+    return ask_question(tx, row, confirm, needed.asked)
 
 
 def _is_confirmed(tx: Transaction, row: Row, admitted: Admitted) -> bool:

@@ -87,7 +87,7 @@ class World:
         row = self.ledger.add(**columns)
         if kind == "confirm":
             self.confirm = confirm_at(NOON, row.deadline)
-            self.change = questions.ask(self.ledger, row, self.confirm, asked)
+            self.change = questions.ask_question(self.ledger, row, self.confirm, asked)
         else:
             change(self.ledger, row, "running", owner="i-1")
             schema = msgspec.Raw(json.dumps(SCHEMA).encode())
@@ -201,7 +201,7 @@ def test_a_question_names_the_revision_that_asked() -> None:
 def test_nobody_is_asked_once_the_deadline_is_reached() -> None:
     ledger = Ledger()
     row = ledger.add(deadline=NOON)
-    made = questions.ask(ledger, row, confirm_at(NOON, NOON), (ALICE,))
+    made = questions.ask_question(ledger, row, confirm_at(NOON, NOON), (ALICE,))
     assert made.row.state == "failed"
     assert ledger.count("inputs") == ledger.count("asked") == 0
 
@@ -209,7 +209,7 @@ def test_nobody_is_asked_once_the_deadline_is_reached() -> None:
 def test_a_new_question_takes_the_place_of_the_open_one() -> None:
     world = World()
     second = confirm_at(NOON, id_="c-2")
-    questions.ask(world.ledger, world.ledger.row(), second, (ALICE,))
+    questions.ask_question(world.ledger, world.ledger.row(), second, (ALICE,))
     (question,) = question_rows.open_questions(world.ledger, ALICE, AGENT)
     assert question.id == "c-2"
     assert condition(world.decide()) == CONFLICT
@@ -392,7 +392,7 @@ def test_what_was_approved_is_known_to_whoever_runs_it() -> None:
     world.decide()
     assert question_rows.approved_of(world.ledger, "t-1") == world.confirm
     second = confirm_at(NOON, id_="c-2")
-    questions.ask(world.ledger, world.ledger.row(), second, (ALICE,))
+    questions.ask_question(world.ledger, world.ledger.row(), second, (ALICE,))
     assert question_rows.approved_of(world.ledger, "t-1") == world.confirm
     world.decide(id_="c-2")
     assert question_rows.approved_of(world.ledger, "t-1") == second
@@ -684,7 +684,7 @@ async def test_contradicting_decisions_at_once(storage: Storage) -> None:
     def begin(database: Database) -> None:
         row = Ledger.add(cast("Ledger", database))
         confirm = confirm_at(database.now)
-        questions.ask(in_transaction(database), row, confirm, asked)
+        questions.ask_question(in_transaction(database), row, confirm, asked)
 
     await storage.write(begin)
     found: list[tuple[str, StanzaError | None]] = []

@@ -93,7 +93,7 @@ class World:
             question=f"c-{task}",
             expires=moment(expires),
         )
-        questions.ask(self.ledger, row, put, asked)
+        questions.ask_question(self.ledger, row, put, asked)
         question_rows.written(self.ledger, put.id, withheld)
         if read:
             self.ledger.now += READING_MS
