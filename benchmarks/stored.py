@@ -22,7 +22,7 @@ from component.store.postgres import PostgreSQL
 from component.store.sqlite import SQLite
 from component.tasks import admin, changes, queries, question_rows, questions
 from component.tasks.admin import list_rows
-from component.tasks.leases import Claimant, claim
+from component.tasks.leases import Claimant, Slots, claim
 from component.tasks.protocol import TaskLimits
 from component.tasks.questions import confirm_for
 from component.tasks.request import Confirmation, Request
@@ -100,9 +100,7 @@ class _UndoError(Exception):
     pass
 
 
-_CLAIMANT: Final = Claimant(
-    instance="bench", skills=None, free=8, share=4, running={}, bound=lambda _: 4, queues={}
-)
+_CLAIMANT: Final = Claimant(instance="bench", skills=None, slots=Slots(7, 4), queues={})
 
 
 def _operations(engine: SQLite | PostgreSQL) -> dict[str, Operation]:
@@ -309,4 +307,4 @@ def _open(db: Database, now: int) -> None:
                 question=f"c-{number}",
                 expires=moment(now + _DAY_MS),
             )
-            questions.ask_confirmation(tx, row, confirm, (_ALICE,))
+            questions.ask_question(tx, row, confirm, (_ALICE,))

@@ -272,7 +272,7 @@ class Player:
         if notice.final:
             self.conversations.ended(notice.task.id)
         elif question is not None and isinstance(question.content, Confirm):
-            run, confirm = self._runs[str(question.principal)], question.content
+            run, confirm = self._runs[str(question.request.principal)], question.content
             if run.hesitates:
                 run.hesitating.set()
                 return nothing_to_send()
@@ -282,7 +282,7 @@ class Player:
                 hash=confirm.hash,
             )
             self.answers_in.start_soon(
-                self.tasks.decide, question.asked[0], question.agent, decision
+                self.tasks.decide, question.asked[0], question.request.target, decision
             )
         return nothing_to_send()
 

@@ -127,10 +127,10 @@ class TaskNews:
         """Send the messages of a changed task; return their delivery, or None without a stream."""
         for call in self.on_changed:
             call(notice)
-        if notice.origin in _REPORTED and notice.final:
+        if notice.request.origin in _REPORTED and notice.final:
             for ended in self.on_tool_ended:
                 ended(notice.task.id)
-        if notice.origin in (*_REPORTED, "child") and notice.question is None:
+        if notice.request.origin in (*_REPORTED, "child") and notice.question is None:
             return nothing_to_send()  # somebody else reports the rest, such as the model's answer
         if not self._connected():
             return None
@@ -187,16 +187,17 @@ class TaskNews:
             delivery.conclude()
 
     def _send(self, notice: Notice, delivery: Delivery) -> None:
-        agent = notice.agent.bare
-        silent = notice.origin in _REPORTED or (notice.origin == "child" and notice.final)
-        if not silent and self._may_write(agent, notice.principal):
+        request = notice.request
+        agent, person = request.target.bare, request.principal
+        silent = request.origin in _REPORTED or (request.origin == "child" and notice.final)
+        if not silent and self._may_write(agent, person):
             self._send_event(notice, delivery)
         if notice.question is None:
             return
         for message in self._about(notice, notice.question):
             to = message.conversation.peer
             # A question about a person's own request is the answer to it (FAC-012).
-            is_own = to == notice.principal.bare and not notice.unrequested
+            is_own = to == person.bare and not request.caller_context.unrequested
             if is_own or self._may_write(agent, to):
                 self._messenger.send(message, delivery)
             else:
@@ -211,9 +212,10 @@ class TaskNews:
         if not question.lapsed:
             return self._questions.messages(question)
         # The principal learns how the task ended from its event or from the model.
-        heard = notice.origin in _REPORTED or _body(notice) is not None
-        people = [one for one in question.asked if not (heard and one == notice.principal.bare)]
-        if isinstance(question.content, Input) and not question.conversational:
+        heard = notice.request.origin in _REPORTED or _body(notice) is not None
+        person = notice.request.principal.bare
+        people = [one for one in question.asked if not (heard and one == person)]
+        if isinstance(question.content, Input) and not question.request.conversational:
             people = []  # it was asked by its event alone
         return [self._questions.lapsed(question, to) for to in people]
 
@@ -251,13 +253,12 @@ class _Held:
 
 def _event(notice: Notice, task: Task) -> OutboundMessage:
     said = _body(notice)
-    to = notice.principal if notice.final else notice.requester
+    agent, person = notice.request.target, notice.request.principal
+    to = person if notice.final else notice.request.requester
     return OutboundMessage(
         id=f"{task.id}.{task.revision}",
-        conversation=conversation_with(notice.agent, notice.principal, notice.thread),
-        to=ReplyAddress(
-            str(to), notice.agent, "normal" if notice.final else "headline", notice.thread
-        ),
+        conversation=conversation_with(agent, person, notice.thread),
+        to=ReplyAddress(str(to), agent, "normal" if notice.final else "headline", notice.thread),
         parts=() if said is None else (Text(said.text, said.lang),),
         payloads=(task,),
         must_arrive=notice.final,
@@ -271,12 +272,12 @@ def _body(notice: Notice) -> sentences.Sentence | None:
     None for persons who get the question itself: most clients would show it twice.
     """
     question = notice.question
-    is_asked = question and not question.lapsed and notice.principal.bare in question.asked
-    if not notice.conversational or is_asked:
+    is_asked = question and not question.lapsed and notice.request.principal.bare in question.asked
+    if not notice.request.conversational or is_asked:
         return None
     if notice.final:
-        return sentences.ending(notice.task, notice.lang)
+        return sentences.ending(notice.task, notice.request.lang)
     if notice.task.input is not None or notice.task.confirm is not None:
-        return sentences.waiting(notice.task, notice.lang)
+        return sentences.waiting(notice.task, notice.request.lang)
     waits = waiting_text(notice.task.progress)
     return None if waits is None else sentences.Sentence(waits, "en")

@@ -81,7 +81,7 @@ class Questions:
         """
         if isinstance(question.content, Confirm):
             payloads: tuple[Payload, ...] = (question.content, *_buttons(question.content))
-        elif question.conversational:
+        elif question.request.conversational:
             payloads = (question.content, *_responses(suggestions(question.content)))
         else:
             return ()
@@ -115,17 +115,12 @@ class Questions:
 
     def listed(self, question: Question) -> str:
         """Return `title_of` with the principal and the time, to distinguish similar questions."""
-        principal = str(question.principal.bare)
+        principal = str(question.request.principal.bare)
         whose = "" if self._names_principal(question) else f", for {printable_name(principal)}"
         ago = duration(self._clock() - question.put_at)
-        told = f", requested by {self._operator(question)}" if question.operator else ""
+        operator = question.request.caller_context.operator
+        told = f", requested by {_named(operator)}" if operator else ""
         return f"{self.title_of(question)}{whose}{told}, asked {ago} ago"
-
-    @staticmethod
-    def _operator(question: Question) -> str:
-        if question.operator == "operator":
-            return "my operator"
-        return f"my operator {printable_name(question.operator)}"
 
     def body(self, question: Question, to: JID) -> str:
         """Return the text of a question to a person."""
@@ -141,11 +136,12 @@ class Questions:
         client which truncates the message does not hide how to answer.
         """
         asks = f"May I run {self._action(question, confirm)}?{self._description(confirm.action)}"
-        if question.chosen:
-            names = _listed([printable_name(one) for one in question.chosen[:_MOST_CHOSEN]])
+        cause = question.request.caller_context
+        if cause.chosen:
+            names = _listed([printable_name(one) for one in cause.chosen[:_MOST_CHOSEN]])
             asks = f"After reading text that others wrote, I chose {names}. {asks}"
-        if question.operator:
-            asks = f"This is not your own request, but one of {self._operator(question)}. {asks}"
+        if cause.operator:
+            asks = f"This is not your own request, but one of {_named(cause.operator)}. {asks}"
         answer = f"{ANSWER_LINE} yes or no{self._until(confirm.expires, to)}."
         given = shown_parameters(self._parameters(confirm.action))
         inline = ", ".join(given.lines)
@@ -198,7 +194,7 @@ class Questions:
         line = name if title.casefold() == name.casefold() else f'"{title}" ({name})'
         if not self._names_principal(question):
             return line
-        principal = str(question.principal.bare)
+        principal = str(question.request.principal.bare)
         return f"{line} for {printable_name(principal)}{look_alikes(principal)}"
 
     @staticmethod
@@ -206,7 +202,7 @@ class Questions:
         """Return whether the question names its principal, because somebody else is asked."""
         if not isinstance(question.content, Confirm):
             return False
-        return any(jid != question.principal.bare for jid in question.asked)
+        return any(jid != question.request.principal.bare for jid in question.asked)
 
     def _description(self, action: AskedAction) -> str:
         skill = self._known(action)
@@ -236,13 +232,17 @@ class Questions:
         return skill if skill is not None and skill.version == action.version else None
 
 
+def _named(operator: str) -> str:
+    return "my operator" if operator == "operator" else f"my operator {printable_name(operator)}"
+
+
 def _message(
     question: Question, to: JID, id_: str, body: str, **more: Unpack[_More]
 ) -> OutboundMessage:
     return OutboundMessage(
         id=id_,
-        conversation=conversation_with(question.agent, to, question.thread),
-        to=ReplyAddress(str(to), question.agent, "chat", question.thread),
+        conversation=conversation_with(question.request.target, to, question.thread),
+        to=ReplyAddress(str(to), question.request.target, "chat", question.thread),
         parts=(Text(body, _LANG),),
         must_arrive=True,
         asks_for_reports=True,

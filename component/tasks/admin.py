@@ -14,7 +14,6 @@ from component.store.storage import Storage
 from component.tasks import changes, journal, leases, queries, rows
 from component.tasks.changes import Transaction
 from component.tasks.journal import Journal
-from component.tasks.leases import QueueLine, lines_of
 from component.tasks.protocol import TaskLimits
 from component.tasks.rows import TERMINAL, Row
 from xep.binding import read
@@ -30,9 +29,8 @@ class RefusedError(Exception):
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of tasks in each state; ended tasks count for as long as they are retained.
-
-    `queued` tasks wait until an instance claims them; `owned` tasks run on one now.
+    """The number of tasks in each state, ended ones as long as they are retained; those `queued`
+    for a claim, and those `owned` by an instance.
     """
 
     accepted: int = 0
@@ -47,10 +45,18 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     owned: int = 0
 
 
+class QueueLine(msgspec.Struct, frozen=True):
+    """The state of a queue."""
+
+    name: str
+    limit: int | None
+    per_minute: float | None
+    running: int
+    waiting: int
+
+
 class Held(msgspec.Struct, frozen=True):
-    """A task, its principal, the address that requested it, and the component's address that
-    received the request.
-    """
+    """A task, its principal, the address that requested it, and the address that received that."""
 
     task: Task
     principal: str
@@ -62,8 +68,6 @@ class TaskAdmin:
     """Manages all tasks. Every method raises StorageError if the database refuses.
 
     Args:
-        storage: reads and writes the rows.
-        limits: the limits of durable work.
         cancel: cancels a task of a principal at an agent's address, as `TaskService.cancel` does;
             without it the rows are changed here, for use when no process runs the tasks.
         requeued: called with the id of a task that was queued; without it the task waits until
@@ -90,12 +94,7 @@ class TaskAdmin:
 
     async def show(self, task: str) -> Held | None:
         """Return one task; None if it does not exist."""
-
-        def op(database: Database) -> Held | None:
-            row = _seen(database, task)
-            return None if row is None else _held(row, queries.whole_task(database, row))
-
-        return await self._storage.read(op)
+        return await self._storage.read(self._op(task, lambda _, row: row))
 
     async def cancel(self, task: str) -> Held | None:
         """Cancel a task, and return its state after that; None if it does not exist."""
@@ -111,19 +110,15 @@ class TaskAdmin:
             except StanzaError:
                 return None  # deleted in the meantime
 
-        def op(database: Database) -> Held | None:
-            tx = Transaction(database, self._limits)
-            row = _seen(tx, task)
-            if row is None:
-                return None
+        def op(tx: Transaction, row: Row) -> Row:
             if row.owner is not None and tx.dialect == "sqlite":
                 # Only the process that holds the directory's lock can write here, so that owner is
                 # dead.
                 changes.release(tx, row)
             tx.publish(*changes.cancel(tx, row))
-            return _held(row, queries.whole_task(tx, row))
+            return row
 
-        return await self._storage.write(op)
+        return await self._storage.write(self._op(task, op))
 
     async def retry(self, task: str, *, force: bool = False) -> Held | None:
         """Retry a failed task, or one whose result reports an error: start a new task from its
@@ -138,44 +133,64 @@ class TaskAdmin:
         effect, or if the task completed without an error.
         """
 
-        def op(database: Database) -> Held | None:
-            tx = Transaction(database, self._limits)
-            row = _seen(tx, task)
-            if row is None:
-                return None
-            made = _retry(tx, row, force=force)
-            leases.wake_one(tx)
-            return _held(made, queries.whole_task(tx, made))
+        def op(tx: Transaction, row: Row) -> Row:
+            return _retry(tx, row, force=force)
 
-        return await self._queue(op)
+        return await self._queue(task, op)
 
     async def release(self, task: str) -> Held | None:
-        """Release a task that was set aside, so that it runs again. Return None if the task does
-        not exist. Raises RefusedError.
-        """
+        """Release a task that was set aside, None if it does not exist. Raises RefusedError."""
 
-        def op(database: Database) -> Held | None:
-            row = _seen(database, task)
-            if row is None:
-                return None
+        def op(tx: Transaction, row: Row) -> Row:
             if row.set_aside is None:
                 raise RefusedError(f"Task {task} is not set aside: it is {row.state}.")
             row.set_aside, row.attempts = None, 0
-            rows.update(database, row)
-            leases.wake_one(database)
-            return _held(row, queries.whole_task(database, row))
+            rows.update(tx, row)
+            return row
 
-        return await self._queue(op)
+        return await self._queue(task, op)
 
-    async def _queue(self, op: Callable[[Database], Held | None]) -> Held | None:
-        held = await self._storage.write(op)
+    async def _queue(self, task: str, op: Callable[[Transaction, Row], Row]) -> Held | None:
+        def queue(tx: Transaction, row: Row) -> Row:
+            queued = op(tx, row)
+            leases.wake_one(tx)
+            return queued
+
+        held = await self._storage.write(self._op(task, queue))
         if held is not None and held.task.id is not None:
             self._requeued(held.task.id)
         return held
 
+    def _op(
+        self, task: str, op: Callable[[Transaction, Row], Row]
+    ) -> Callable[[Database], Held | None]:
+        """Return the operation on a task that its principal can see, whose value is the task."""
+
+        def run(database: Database) -> Held | None:
+            tx = Transaction(database, self._limits)
+            row = rows.load(tx, task)
+            if row is None or not row.promoted:
+                return None
+            row = op(tx, row)
+            return _held(row, queries.whole_task(tx, row))
+
+        return run
+
     async def queues(self) -> Sequence[QueueLine]:
-        """Return the named queues: their limits, and how many of their tasks run and wait."""
-        return await self._storage.read(lambda database: lines_of(database, self._limits.queues))
+        """Return the named queues that have limits or tasks."""
+        sql = (
+            "SELECT queue, count(owner), count(CASE WHEN owner IS NULL THEN 1 END) FROM tasks"
+            " WHERE queue IS NOT NULL AND state IN ('accepted', 'running') GROUP BY queue"
+        )
+        found = await self._storage.read(lambda database: database.execute(sql).fetchall())
+        limits = self._limits.queues
+        counts = {queue: (running, waiting) for queue, running, waiting in found}
+        lines: list[QueueLine] = []
+        for name in sorted(limits.keys() | counts.keys()):
+            bounds = limits.get(name)
+            limit, rate = (None, None) if bounds is None else (bounds.running, bounds.per_minute)
+            lines.append(QueueLine(name, limit, rate, *counts.get(name, (0, 0))))
+        return lines
 
     async def counts(self) -> Counts:
         """Return how many tasks there are."""
@@ -185,21 +200,13 @@ class TaskAdmin:
 def list_rows(
     database: Database, state: State | None, principal: str | None, limit: int
 ) -> Sequence[Held]:
-    """Return the tasks that match the filters, the newest first, at most `limit`.
-
-    Each combination of filters has an index in this order.
-    """
-    meant = rows.Filter(["promoted = 1"])
+    """Return the tasks that match, the newest first; each combination of filters has an index."""
+    meant: rows.Filter = {"promoted = 1": ()}
     for column, value in (("state", state), ("principal", principal)):
         if value is not None:
-            meant.add(f"{column} = ?", value)
+            meant[f"{column} = ?"] = (value,)
     found = rows.listed(database, meant, "created DESC, id", limit)
     return [_held(row, rows.event_of(row, rows.decoded(row.progress))) for row in found]
-
-
-def _seen(database: Database, task: str) -> Row | None:
-    row = rows.load(database, task)
-    return row if row is not None and row.promoted else None
 
 
 def _held(row: Row, task: Task) -> Held:
@@ -207,7 +214,6 @@ def _held(row: Row, task: Task) -> Held:
 
 
 def _retry(tx: Transaction, row: Row, *, force: bool, parent: str | None = None) -> Row:
-    """Create a new task that retries one that failed. Raises RefusedError."""
     if row.state not in TERMINAL:
         raise RefusedError(f"Task {row.id} has not ended: it is {row.state}. Cancel it first.")
     if rows.is_done(row):
@@ -228,35 +234,29 @@ def _retry(tx: Transaction, row: Row, *, force: bool, parent: str | None = None)
     children = _retry_children(tx, recorded, task, force=force)
     # The new task has neither the deadline nor the name of the old request.
     request = msgspec.structs.replace(rows.request_of(row), deadline=None, name=None)
-    made = msgspec.structs.replace(
-        row,
+    retention = tx.limits.retention_ms
+    made = Row(
         id=task,
+        principal=row.principal,
+        requester=row.requester,
+        target=row.target,
+        skill=row.skill,
+        version=row.version,
         request=msgspec.json.encode(request).decode(),
-        state="accepted",
-        revision=0,
-        owner=None,
-        fence=0,
-        progress=None,
-        result=None,
-        failure=None,
-        unsent_revision=None,
-        wake_at=None,
-        deadline=None,
+        context=row.context,
+        priority=row.priority,
         created=tx.now,
         updated=tx.now,
-        retain_until=tx.steady + tx.limits.retention_ms,
-        promised=tx.now + tx.limits.retention_ms,
+        retain_until=tx.steady + retention,
+        promised=tx.now + retention,
+        promoted=row.promoted,
         origin=row.origin or row.id,
-        attempts=0,
-        set_aside=None,
         parent=parent,
-        not_before=None,
-        waits=0,
+        queue=row.queue,
         children=len(children),
-        tries=0,
     )
     rows.put(tx, made)
-    journal.copy_results(tx, recorded, (made.id, made.fence), children)
+    journal.copy_results(tx, recorded, made, children)
     return made
 
 
@@ -265,9 +265,9 @@ def _retry_children(
 ) -> dict[str, str | None]:
     """Retry the child tasks in the journal of a failed task for `parent`, the task that retries it.
 
-    Returns the ids of the new children by the ids of those that they replace; None means that the
-    child is to be started again. Children that completed, and children whose failure the task had
-    already handled, become children of `parent`. Raises RefusedError.
+    Returns the ids of the new children by those that they replace; None: it is to be started again.
+    Children that completed, or whose failure the task had handled, become children of `parent`.
+    Raises RefusedError.
     """
     retried: dict[str, str | None] = {}
     started, settled = journal.children_in(recorded)
@@ -294,8 +294,10 @@ def count(database: Database) -> Counts:
     """Return how many tasks there are."""
     states: dict[str, int] = {}
     queued = owned = 0
-    for state, has_owner, number in rows.counts(database):
-        states[state.replace("-", "_")] = states.get(state.replace("-", "_"), 0) + number
+    found = database.execute("SELECT state, owned, sum(n) FROM task_counts GROUP BY state, owned")
+    for state, has_owner, number in found.fetchall():
+        name = state.replace("-", "_")
+        states[name] = states.get(name, 0) + number
         owned += number if has_owner else 0
         queued += number if not has_owner and state in ("accepted", "running") else 0
     return Counts(**states, queued=queued, owned=owned)

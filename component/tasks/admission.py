@@ -85,10 +85,9 @@ class Admission:
         accepted: Callable[[str], None],
         now: Callable[[], datetime] = system.now,
     ) -> None:
-        engine = worker.engine
-        self._worker = worker
-        self._store, self._limits, self._skills = engine.store, engine.limits, engine.skills
-        self._gate, self._approvers = engine.skills.gate, engine.skills.approvers
+        self._worker, runtime = worker, worker.runtime
+        self._store, self._limits, self._skills = runtime, runtime.limits, runtime.skills
+        self._gate, self._approvers = runtime.skills.gate, runtime.skills.approvers
         self._cache = cache
         self._records = records
         self._accepted = accepted
@@ -189,7 +188,7 @@ class Admission:
         # Row 6, else `unknown-task`.
         if request.earlier:
             who, at, tasks = request.principal, request.target, request.earlier
-            read = partial(self._store.read, lambda db: queries.earlier(db, who, at, tasks))
+            read = partial(self._store.storage.read, lambda db: queries.earlier(db, who, at, tasks))
             if not (yield read):
                 raise errors.unknown_task()
 
@@ -267,7 +266,7 @@ class Admission:
         if not (on_disk and self.any_records):
             return None, flight
         try:
-            found = yield partial(self._store.read, lambda db: replay.find(db, key.text))
+            found = yield partial(self._store.storage.read, lambda db: replay.find(db, key.text))
             if found is None:
                 return None, flight
             answered = yield partial(self._recorded, found, key)
@@ -391,7 +390,7 @@ class Admission:
     async def _answer(self, admitted: Admitted) -> Answer:
         flight, request, skill = admitted.flight, admitted.request, admitted.skill
         assert flight is not None, "only what leaves no record has none"
-        if self._worker.draining:
+        if self._store.draining:
             raise errors.busy(self._limits.retry_after_s)
         self.any_records = True
         waits = skill.queue is not None or request.mode == "async"
@@ -434,7 +433,7 @@ class Admission:
         left = None
         if deadline is not None:
             due = rows.milliseconds(deadline)
-            left = (due - await self._store.read(lambda db: db.settled)) / 1000
+            left = (due - await self._store.storage.read(lambda db: db.settled)) / 1000
         with anyio.move_on_after(limit if left is None else min(limit, max(0.0, left))):
             await flight.wait()
         if flight.landed:

@@ -5,10 +5,11 @@ a storage operation, take its `Transaction`, and never wait. Payloads are stored
 sent, so their format is declared once.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, Literal, TypeVar
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
+from anyio.abc import TaskGroup
 
 from component.skills.inputs import Arguments
 from component.skills.skill import Skill
@@ -16,7 +17,8 @@ from component.store import waiters
 from component.store.database import Database
 from component.store.storage import Storage
 from component.tasks import journal, leases, question_rows, replay, rows
-from component.tasks.protocol import Question, TaskLimits
+from component.tasks.leases import Slots
+from component.tasks.protocol import Question, SkillAccess, TaskLimits
 from component.tasks.replay import RecordBound, RecordedAnswer
 from component.tasks.request import Request
 from component.tasks.rows import TERMINAL, Detail, OpenBound, Row
@@ -24,7 +26,7 @@ from xep.binding import encode
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm
 from xep.fluux_agent.execute import Accepted, Output, Result, State
-from xep.fluux_agent.task import Failure, Input, Progress, Task
+from xep.fluux_agent.task import Failure, Input, Progress
 from xep.stanza_error import StanzaError
 
 T = TypeVar("T")
@@ -62,11 +64,6 @@ class Change(msgspec.Struct, frozen=True):
     ready: tuple[str, ...] = ()
     question: Question | None = None
 
-    @property
-    def event(self) -> Task:
-        """Return the `<task/>` element of its event (EVT-002)."""
-        return rows.event_of(self.row, self.detail)
-
 
 # Transactions.
 
@@ -74,19 +71,9 @@ class Change(msgspec.Struct, frozen=True):
 class Transaction:
     """One operation's view of the database, and the changes to publish after its commit.
 
-    It is a `component.store.database.Database`, and goes wherever one is expected.
-
-    Args:
-        database: of the operation.
-        limits: the limits of durable work.
-        instance: the name of this instance.
-        has_slots: returns whether one more task can run on this instance.
+    It is a `component.store.database.Database`, and goes wherever one is expected. `has_slots`
+    returns whether one more task can run on this instance.
     """
-
-    __slots__ = (
-        *("_has_slots", "answers", "changes", "dialect", "execute", "expect", "instance"),
-        *("limits", "notify", "now", "rows", "settled", "steady"),
-    )
 
     def __init__(
         self,
@@ -108,25 +95,34 @@ class Transaction:
         self.changes: list[Change] = []
         self.answers: list[tuple[str, int]] = []
         """Principals for whom a recorded answer is stored, and its size in bytes."""
-        self.rows: list[Row] = []
+        self.ready: set[str] = set()
+        """Principals that may have queued tasks after this; "" for anybody."""
+        self.has_timers = False
 
     def publish(self, *changes: Change) -> None:
-        """Publish changes once they are committed.
-
-        When a task has ended, the tasks that it started and that have not ended are cancelled.
-        """
+        """Publish changes after the commit; the children of a task that has ended are cancelled."""
         self.changes += changes
         for made in changes:
-            if made.ready or rows.is_queued(made.row):
-                self.wake_others()
-            if made.row.children and made.row.state in TERMINAL:
-                for child in rows.children_of(self, made.row.id):
+            row = made.row
+            self.queued(row, *made.ready)
+            if row.children and row.state in TERMINAL:
+                # locked in a fixed order
+                rest = f"WHERE parent = ? AND {rows.OPEN} ORDER BY id"
+                for child in rows.select(self, rest, (row.id,), rows.LOCK):
                     self.publish(*cancel(self, child))
 
-    def queued(self, *changed: Row) -> None:
-        """After the commit, let these tasks be claimed if they can be, now or when they are due."""
-        self.rows += [msgspec.structs.replace(row) for row in changed]
-        if any(map(rows.is_queued, changed)):
+    def queued(self, row: Row, *ready: str) -> None:
+        """After the commit, let a task be claimed if it can be, now or when it is due; and tasks of
+        the principals `ready`.
+        """
+        if row.wake_at is not None:
+            self.has_timers = True
+        if row.queue is not None and row.owner is None:
+            self.ready.add("")  # the next task in its queue may start
+        if rows.is_queued(row):
+            ready = (*ready, row.principal)
+        if ready:
+            self.ready.update(ready)
             self.wake_others()
 
     def wake_others(self) -> None:
@@ -135,41 +131,40 @@ class Transaction:
             leases.wake_one(self)
 
 
-class TaskStore:
-    """Runs operations on tasks, and publishes their changes after the commit.
+class TaskRuntime:
+    """What this instance runs tasks with: the database, the skills, the slots, and a task group.
 
-    Args:
-        storage: reads and writes the rows.
-        limits: the limits of durable work.
-        publish: receives the changes of one commit, and the run that made it, if one did.
-            Called on the event loop; never raises.
-        has_slots: returns whether one more task can run on this instance.
+    `publish` receives the changes of one commit, and the run that made it, if one did. It is called
+    on the event loop, and never raises.
 
     Attributes:
         instance: the name of this instance among those that share the database; it takes a new one
             after it was evicted.
-        open_tasks: the limit on the open tasks of a principal.
-        records: the limit on the replay records of a principal.
+        group: the task group of the service; None while it does not run.
+        draining: whether the service stops, and no more work starts.
     """
 
     def __init__(
         self,
         storage: Storage,
+        skills: SkillAccess,
         limits: TaskLimits,
         publish: Callable[[Transaction, object], None],
-        has_slots: Callable[[], bool],
     ) -> None:
         self.storage = storage
+        self.skills = skills
         self.limits = limits
         self.instance = leases.new_instance()
         self.open_tasks = OpenBound(limits)
         self.records = RecordBound(limits.records_per_principal, limits.retry_after_s)
-        self._has_slots = has_slots
+        self.slots = Slots(limits.running_total, limits.running_per_principal)
+        self.group: TaskGroup | None = None
+        self.draining = False
         self._publish = publish
 
-    async def read(self, op: Callable[[Database], T]) -> T:
-        """Run an operation that reads, and return its value. Raises StorageError."""
-        return await self.storage.read(op)
+    def has_slots(self) -> bool:
+        """Return whether one more task can run on this instance."""
+        return self.slots.free > 0 and not self.draining
 
     async def commit(
         self,
@@ -189,13 +184,25 @@ class TaskStore:
         """
 
         def run(database: Database) -> tuple[T, Transaction]:
-            transaction = Transaction(database, self.limits, self.instance, self._has_slots)
+            transaction = Transaction(database, self.limits, self.instance, self.has_slots)
             return op(transaction), transaction
 
-        value, transaction = await self.storage.write(run, keep_trying=keep_trying, tasks=tasks)
-        if transaction.changes or transaction.rows or transaction.answers:
-            self._publish(transaction, by)
+        value, tx = await self.storage.write(run, keep_trying=keep_trying, tasks=tasks)
+        if tx.changes or tx.ready or tx.has_timers or tx.answers:
+            self._publish(tx, by)
         return value
+
+    def start(self, work: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+        """Start work in the task group. Raises StanzaError: the service has stopped."""
+        if self.group is None:
+            raise errors.busy(self.limits.retry_after_s)
+        coroutine = work(*args)
+        try:
+            self.group.create_task(coroutine)
+        except RuntimeError:  # the last task of the group has ended, and the service stops
+            # On trio, anyio would leave a coroutine that was never awaited.
+            coroutine.close()
+            raise errors.busy(self.limits.retry_after_s) from None
 
 
 # Revisions.
@@ -230,62 +237,86 @@ def change(
     """
     if to not in TRANSITIONS[row.state]:
         raise TransitionError(f"task {row.id} cannot go from {row.state} to {to}")
-    if rows.is_late(tx, row) and to not in ("failed", "rejected"):
+    late = row.deadline is not None and tx.settled >= row.deadline
+    if late and to not in ("failed", "rejected"):
         to, detail, owner = "failed", Failure.of(errors.deadline_expired()), None
     waited = row.state == "input-required"
     row.state = to
     row.revision += 1
     # never backwards, even if the clock is set back (TSK-005)
     row.updated = max(row.updated, tx.now)
-    _keep_detail(row, detail)
+    text = None if detail is None else encode(detail)
+    match detail:
+        case Progress():
+            row.progress = text
+        case Result():
+            row.result = text
+        case Failure():
+            row.failure = text
     if wake_at is not KEEP:
         row.wake_at = wake_at
     if to == "input-required":
         row.attempts = 0  # it now waits for a person, so the executions so far made progress
+    outline = None
     if to in TERMINAL:
-        row.set_aside = row.not_before = None
-        row.waits = 0
         owner = None
-        row.wake_at = None
-        row.promised = max(row.shown_until, tx.now + tx.limits.retention_ms)
-        row.retain_until = max(row.retain_until, tx.steady + tx.limits.retention_ms)
-        if not new:
-            _close(tx, row, waited=waited)
+        outline = _conclude(tx, row, waited=waited, new=new)
     if owner is not KEEP and (owner != row.owner or owner is None):
         row.owner = owner
         row.fence += 1
-    asks = isinstance(detail, Confirm | Input)
-    if row.promoted and (asks or to in TERMINAL):
+    if row.promoted and (outline is not None or isinstance(detail, Confirm | Input)):
         row.unsent_revision = row.revision
     if new:
         rows.put(tx, row)
-    rows.add_event(tx, row, detail)
+    _add_event(tx, row, text)
     if not new:
         rows.update(tx, row)
     ready: tuple[str, ...] = ()
-    if to in TERMINAL:
-        is_waited_for = row.parent is not None or rows.outline_of(row).origin == "tool"
-        ready = waiters.wake_tasks(tx, row.id, success=rows.is_done(row), expected=is_waited_for)
+    if outline is not None:
+        success = to == "completed" and not (isinstance(detail, Result) and detail.is_error)
+        is_waited_for = row.parent is not None or outline.origin == "tool"
+        ready = waiters.wake_tasks(tx, row.id, success=success, expected=is_waited_for)
     return Change(msgspec.structs.replace(row), detail, ready)
 
 
-def _keep_detail(row: Row, detail: Detail | None) -> None:
-    if isinstance(detail, Progress):
-        row.progress = encode(detail)
-    elif isinstance(detail, Result):
-        row.result = encode(detail)
-    elif isinstance(detail, Failure):
-        row.failure = encode(detail)
-
-
-def _close(tx: Transaction, row: Row, *, waited: bool) -> None:
-    """Close the question that the task `waited` for, and keep a named replay record as long as the
-    task.
+def _conclude(tx: Transaction, row: Row, *, waited: bool, new: bool) -> rows.Outline:
+    """Set what a final state changes in the row and its related rows; return the outline of the
+    request.
     """
+    row.set_aside = row.not_before = row.wake_at = None
+    row.waits = 0
+    retention = tx.limits.retention_ms
+    row.promised = max(row.shown_until, tx.now + retention)
+    row.retain_until = max(row.retain_until, tx.steady + retention)
     if waited:
         question_rows.close(tx, row.id, "withdrawn")
-    if rows.outline_of(row).name is not None:
+    outline = rows.outline_of(row)
+    if not new and outline.name is not None:
         replay.keep_record(tx, row.id, row.retain_until)
+    return outline
+
+
+EVENTS_KEPT: Final = 500
+"""The minimum number of the last events of a task that are stored (EVT-017)."""
+_TRIM_EVERY: Final = 50
+
+
+def _add_event(tx: Transaction, row: Row, detail: str | None) -> None:
+    """Store the event of the present revision, and delete the oldest events now and then.
+
+    So a task that reports for days does not fill the disk. All events up to one revision are
+    deleted, so they form one gap, however long it is.
+    """
+    shown_until = row.retain_until if row.promised is None else row.promised
+    tx.execute(
+        "INSERT INTO events (task, revision, state, at, retain, detail) VALUES (?, ?, ?, ?, ?, ?)",
+        (row.id, row.revision, row.state, row.updated, shown_until, detail),
+    )
+    if row.revision % _TRIM_EVERY == 0:
+        last = row.revision - EVENTS_KEPT
+        if row.unsent_revision is not None:
+            last = min(last, row.unsent_revision - 1)
+        tx.execute("DELETE FROM events WHERE task = ? AND revision <= ?", (row.id, last))
 
 
 def end(
@@ -297,10 +328,7 @@ def end(
     repeatable: bool = False,
 ) -> Change:
     """End a task, and answer its request with the outcome unless it was answered with the task
-    (RPL-013).
-
-    `repeatable` says of a failure that a retry has no effect twice (TSK-009). After the deadline
-    the task fails with `deadline-expired` instead.
+    (RPL-013). `repeatable` says that a retry has no effect twice (TSK-009).
     """
     assert to in TERMINAL
     detail = (
@@ -314,10 +342,8 @@ def end(
 
 
 def ended_with(made: Change, wanted: RecordedAnswer | None = None) -> RecordedAnswer:
-    """Return the answer to a request whose task has ended like this; `wanted` was the intended
-    answer.
-
-    They differ if the deadline passed, or if others ended the task.
+    """Return the answer to a request whose task has ended like this; `wanted` was intended, unless
+    the deadline passed, or others ended the task.
     """
     if isinstance(made.detail, Result):
         return made.detail
@@ -330,11 +356,7 @@ def ended_with(made: Change, wanted: RecordedAnswer | None = None) -> RecordedAn
 
 # What happens to tasks.
 
-PRIORITIES: Final[Mapping[Literal["low", "normal", "high"], int]] = {
-    "low": -1,
-    "normal": 0,
-    "high": 1,
-}
+PRIORITIES: Final[Mapping[str, int]] = {"low": -1, "normal": 0, "high": 1}
 
 
 def stored_request(request: Request, arguments: Arguments, limits: TaskLimits) -> str:
@@ -344,14 +366,13 @@ def stored_request(request: Request, arguments: Arguments, limits: TaskLimits) -
 
 
 def new_row(tx: Transaction, task: str, request: Request, skill: Skill, stored: str) -> Row:
-    """Return the row of a new task, accepted at revision 0, which has no event and is not visible.
-
-    The row is not written yet. `stored` is the JSON of the request. Raises StanzaError:
-    `deadline-expired`; the transaction must then be rolled back.
+    """Return the row of a new task, accepted at revision 0, which is not written yet. Raises
+    StanzaError: `deadline-expired`; the transaction must then be rolled back.
     """
     deadline = None if request.deadline is None else rows.milliseconds(request.deadline)
     if deadline is not None and tx.settled >= deadline:
         raise errors.deadline_expired()
+    retention = tx.limits.retention_ms
     return Row(
         id=task,
         principal=str(request.principal),
@@ -361,22 +382,13 @@ def new_row(tx: Transaction, task: str, request: Request, skill: Skill, stored: 
         version=skill.version,
         request=stored,
         context=request.context,
-        state="accepted",
-        revision=0,
         priority=PRIORITIES[request.priority],
-        owner=None,
-        fence=0,
-        progress=None,
-        result=None,
-        failure=None,
-        promoted=0,
-        unsent_revision=None,
         wake_at=None if deadline is None else rows.steady(tx, deadline),
         deadline=deadline,
         created=tx.now,
         updated=tx.now,
-        retain_until=tx.steady + tx.limits.retention_ms,
-        promised=tx.now + tx.limits.retention_ms,
+        retain_until=tx.steady + retention,
+        promised=tx.now + retention,
         queue=skill.queue,
     )
 
@@ -392,41 +404,35 @@ def accepted_as(row: Row, state: State, limits: TaskLimits) -> Accepted:
 
 
 def begin(tx: Transaction, row: Row, owner: str, *, atomic: bool, new: bool = False) -> Change:
-    """Set a task to running, owned by `owner`; the only step of an `atomic` skill begins with it.
-
-    A `new` row is inserted.
-    """
+    """Set a task to running; the only step of an `atomic` skill begins. A `new` row is inserted."""
     row.attempts += 1
     made = change(tx, row, "running", owner=owner, new=new)
     if atomic and made.row.state == "running":
-        journal.begin_step(tx, row.id, row.fence, journal.StepId(journal.ATOMIC))
+        journal.begin_step(tx, row, journal.StepId(journal.ATOMIC))
     return made
 
 
 def add_part(tx: Transaction, row: Row, output: Output) -> Change:
     """Add a part of an artifact, with its own event (ART-001)."""
-    rows.put_part(tx, row.id, output)
+    tx.execute(
+        "INSERT INTO parts (task, name, part, last, output) VALUES (?, ?, ?, ?, ?)",
+        (row.id, output.name, output.part, int(output.last), encode(output)),
+    )
     return change(tx, row, row.state, output)
 
 
 def reveal(tx: Transaction, row: Row) -> Sequence[Change]:
-    """Make a task visible whose request was expected to end inline; its events so far are
-    published.
-
-    The caller writes the record of its request.
+    """Make a task visible that was expected to end inline, and return its events so far. The caller
+    writes the record of its request.
     """
     row.promoted = 1
     rows.update(tx, row)
-    return [
-        Change(event.of(row), rows.decoded(event.detail)) for event in rows.events_of(tx, row.id)
-    ]
+    return [Change(then, detail) for then, detail in rows.events_of(tx, row)]
 
 
 def release(tx: Transaction, row: Row, *, drained: bool = False) -> list[Change]:
-    """Release a task so that any instance can claim it; a task that was being cancelled ends
-    instead.
-
-    `drained` says that its run was stopped by a shutdown, which does not count as a failed attempt.
+    """Release a task, or end it if it is being cancelled. `drained` says that its run was stopped
+    by a shutdown, which does not count as a failed attempt.
     """
     if row.state == "cancelling":
         return [end_cancelled(tx, row)]
@@ -440,13 +446,13 @@ def release(tx: Transaction, row: Row, *, drained: bool = False) -> list[Change]
 
 def release_all(tx: Transaction, owner: str) -> list[Change]:
     """Release all tasks of an owner; those that were being cancelled end (design, "States")."""
-    return [made for row in rows.owned_by(tx, owner) for made in release(tx, row)]
+    # locked in a fixed order
+    owned = rows.select(tx, "WHERE owner = ? ORDER BY id", (owner,), rows.LOCK)
+    return [made for row in owned for made in release(tx, row)]
 
 
 def cancel(tx: Transaction, row: Row) -> list[Change]:
-    """Cancel a task; nothing changes if it has ended or is already being cancelled (CAN-005,
-    CAN-006).
-    """
+    """Cancel a task, unless it has ended or is already being cancelled (CAN-005, CAN-006)."""
     if row.state in ("accepted", "input-required"):
         return [end(tx, row, "cancelled", None)]
     if row.state != "running":
@@ -462,6 +468,6 @@ def cancel(tx: Transaction, row: Row) -> list[Change]:
 
 def end_cancelled(tx: Transaction, row: Row) -> Change:
     """End a task whose run died while the task was being cancelled (CAN-004)."""
-    if journal.has_begun_steps(tx, row.id):
+    if rows.exists(tx, "SELECT 1 FROM journal WHERE task = ? AND done = 0 LIMIT 1", row.id):
         return end(tx, row, "failed", errors.outcome_unknown())
     return end(tx, row, "cancelled", None)

@@ -18,7 +18,7 @@ from component.audit.protocol import AuditEvent, EventKind, NoRecord, Recorder
 from component.audit.quota import Refusals
 from component.link.messages.delivery import Delivery, nothing_to_send
 from component.metrics.counters import BOUNDS_S, Counters
-from component.store.database import Database
+from component.store.database import Database, pairs_of
 from component.store.errors import StorageError
 from component.store.storage import Storage
 from component.tasks import question_rows, rows
@@ -26,7 +26,7 @@ from component.tasks.changes import Change
 from component.tasks.protocol import Listener, Notice, Question
 from component.tasks.question_rows import question_with
 from component.tasks.questions import Judgement
-from component.tasks.request import THE_CALLER, CallerContext, Request
+from component.tasks.request import THE_CALLER, Request
 from component.tasks.rows import TERMINAL, Row, request_of
 from xep.fluux_agent.confirm import Confirm, Decision
 from xep.fluux_agent.task import Failure
@@ -38,17 +38,11 @@ def notice_of(change: Change) -> Notice:
     row = change.row
     request = rows.request_of(row)
     return Notice(
-        task=change.event,
-        agent=request.target,
-        principal=request.principal,
-        requester=request.requester,
+        task=rows.event_of(row, change.detail),
+        request=request,
         thread=request.thread or row.id,
-        conversational=request.conversational,
         final=row.state in TERMINAL,
         question=change.question,
-        lang=request.lang,
-        origin=request.origin,
-        unrequested=request.caller_context.unrequested,
     )
 
 
@@ -58,10 +52,8 @@ _log = structlog.get_logger("component.tasks")
 
 _GATHER_S: Final = 0.1
 """Seconds for which sent events are collected before they are recorded in one write."""
-
 _LAST_WORDS_S: Final = 2.0
 """Seconds that the server has to receive the last messages when this instance stops."""
-
 UNSENT: Final = "unsent_revision"
 """The channel on which an instance without a stream announces that there are unsent events."""
 
@@ -69,8 +61,6 @@ _Revision: TypeAlias = tuple[str, int]
 
 
 class _Sent(msgspec.Struct, frozen=True):
-    """A sent revision: its delivery, and the question that it asked."""
-
     delivery: Delivery
     question: Question | None
 
@@ -80,10 +70,6 @@ class EventSender:
 
     A revision that must be sent stays marked in its row until its message has been written. If the
     message was dropped, the next `send_unsent` sends it again.
-
-    Args:
-        storage: reads and writes the rows.
-        listener: sends the messages.
     """
 
     def __init__(self, storage: Storage, listener: Listener) -> None:
@@ -126,12 +112,11 @@ class EventSender:
         row = made.row
         if not row.promoted:
             return True
-        delivery: Delivery | None
         try:
             notice = notice_of(made)
         except Exception:  # noqa: BLE001 - the other events must still be sent
             _log.exception("cannot send an event", task=row.id)
-            delivery = nothing_to_send()
+            delivery: Delivery | None = nothing_to_send()
         else:
             delivery = self._listener.changed(notice)
         if delivery is None:
@@ -170,9 +155,7 @@ class EventSender:
             await anyio.sleep(_GATHER_S)
 
     def questions_to(self, who: JID) -> frozenset[str]:
-        """Return the questions whose messages were just written to `who`, by their ids: their rows
-        may not say so yet.
-        """
+        """Return the ids of questions just written to `who`: their rows may not say so yet."""
         return frozenset(
             sent.question.id
             for sent in self._sent.values()
@@ -186,16 +169,20 @@ class EventSender:
         written = sorted(one for one, what in sent.items() if what.delivery.is_sent)
 
         def op(database: Database) -> None:
-            rows.mark_sent(database, dict(written))
+            pairs, value = pairs_of(database, dict(written))
+            database.execute(
+                f"UPDATE tasks SET unsent_revision = NULL FROM {pairs} AS sent"  # noqa: S608
+                " WHERE tasks.id = sent.key AND unsent_revision = CAST(sent.value AS BIGINT)",
+                (value,),
+            )
             for one in written:
                 what = sent[one]
                 if what.question is not None:
                     question_rows.written(database, what.question.id, what.delivery.withheld)
 
         if written:
-            await self._storage.write(
-                op, keep_trying=keep_trying, tasks=[one for one, _ in written]
-            )
+            tasks = [task for task, _ in written]
+            await self._storage.write(op, keep_trying=keep_trying, tasks=tasks)
         self._forget(sent)
 
     def _forget(self, sent: Mapping[_Revision, _Sent]) -> None:
@@ -205,10 +192,7 @@ class EventSender:
                 del self._sent[one]
 
     async def flush(self) -> None:
-        """Send all waiting events, and record those that the server receives in time.
-
-        Raises StorageError.
-        """
+        """Send all waiting events, and record those received in time. Raises StorageError."""
         self._send_now()
         sent = dict(self._sent)
         if self._for_others.is_set():
@@ -228,8 +212,7 @@ class EventSender:
             self._send_now()
             after = (-1, "")
             while True:
-                # An event that is being sent is not sent again, even if it is recorded in the
-                # meantime.
+                # An event that is being sent is not sent again, even if that is recorded meanwhile.
                 before = self._on_its_way()
                 page = await self._storage.read(partial(_unsent, after=after))
                 for made in page:
@@ -247,17 +230,21 @@ class EventSender:
 
 
 def _unsent(database: Database, after: tuple[int, str]) -> list[Change]:
+    """Return the next events that must be sent and were not, by `updated` and `id`."""
     page: list[Change] = []
-    for row in rows.unsent(database, after, _PAGE):
+    rest = (
+        "WHERE unsent_revision IS NOT NULL AND (updated > ? OR (updated = ? AND id > ?))"
+        f" ORDER BY updated, id LIMIT {_PAGE:d}"
+    )
+    for row in rows.select(database, rest, (after[0], after[0], after[1])):
         assert row.unsent_revision is not None
-        event = next(
-            rows.events_of(database, row.id, row.unsent_revision, row.unsent_revision), None
-        )
+        revision = row.unsent_revision
+        event = next(rows.events_of(database, row, revision, revision), None)
         if event is None:
             continue
-        question = question_with(database, row) if row.revision == row.unsent_revision else None
-        then = msgspec.structs.replace(event.of(row), updated=row.updated)
-        page.append(Change(then, rows.decoded(event.detail), question=question))
+        question = question_with(database, row) if row.revision == revision else None
+        then, detail = event
+        page.append(Change(replace(then, updated=row.updated), detail, question=question))
     return page
 
 
@@ -364,10 +351,7 @@ class TaskRecords:
             self._record(_event_of(row, "execute", row.state, why))
 
     def decided(self, who: JID, decision: Decision, judged: Judgement) -> None:
-        """Record a decision, or why it does not count.
-
-        A decision that repeats an earlier one is not recorded again.
-        """
+        """Record a decision, unless it repeats an earlier one, or why it does not count."""
         made, error = judged.change, judged.error
         if error is not None or judged.uncertain:
             why = "may be meant for another question"
@@ -393,7 +377,10 @@ def _event_of(
     row: Row, kind: EventKind, outcome: str, detail: str = "", trace: str = ""
 ) -> AuditEvent:
     """Return the audit event of a task; `trace` is used for a task that is part of no turn."""
-    context = _caller_context(row)
+    try:
+        context = request_of(row).caller_context
+    except DecodeError:  # a request that cannot be decoded is reported when the task is run
+        context = THE_CALLER
     return AuditEvent(
         kind=kind,
         outcome=outcome,
@@ -404,10 +391,3 @@ def _event_of(
         task=row.id,
         detail=detail,
     )
-
-
-def _caller_context(row: Row) -> CallerContext:
-    try:
-        return request_of(row).caller_context
-    except DecodeError:  # a request that cannot be decoded is reported when the task is run
-        return THE_CALLER

@@ -8,7 +8,7 @@ twice because of this. The limits are not checked at each end of a task, but onl
 has added a tenth of its limit since the last time.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import anyio
@@ -39,38 +39,23 @@ _AGAIN_MS: Final = 5_000
 """When to check a deadline again that has passed by a clock that was just set."""
 
 
-class Expired(msgspec.Struct, frozen=True):
-    """What was settled, and the milliseconds until the next timer; None: no timer is set.
-
-    `ready` are the principals of tasks that may start or continue now. `skew` is how far the wall
-    clock was ahead of the steady clock.
-    """
-
-    changes: Sequence[Change]
-    next_ms: int | None
-    skew: int | None
-    ready: Sequence[str] = ()
-
-
-def expire_due(tx: Transaction, skew: int | None = None) -> Expired:
-    """Settle deadlines and questions that have expired (EXE-027, CNF-038, INP-013).
+def expire_due(tx: Transaction, skew: int | None) -> tuple[int | None, int | None]:
+    """Settle deadlines and questions that have expired (EXE-027, CNF-038, INP-013). Return the
+    milliseconds until the next timer, if one is set, and how far the wall clock is ahead of the
+    steady clock.
 
     `skew` is that of the last call; None at the start. If it has changed, the wall clock was set,
     and deadlines may have passed that were not due yet.
     """
     count_downtime(tx)
     seen: int | None = tx.now - tx.steady
-    made: list[Change] = []
-    ready: list[str] = []
-    found = rows.due_tasks(tx, _AT_ONCE)
-    _settle_all(tx, found, made, ready)
+    due = _settle_all(tx, "wake_at <= ? ORDER BY wake_at", tx.steady)
     if seen != skew:
-        late = rows.past_deadline(tx, _AT_ONCE)
-        _settle_all(tx, late, made, ready)
-        if _AT_ONCE in (len(found), len(late)):
+        late = _settle_all(tx, "wake_at IS NOT NULL AND deadline <= ? ORDER BY deadline", tx.now)
+        if _AT_ONCE in (due, late):
             seen = skew  # there may be more of them
-    due = rows.first_due(tx)
-    return Expired(made, None if due is None else max(0, due - tx.steady), seen, ready)
+    (first,) = rows.column(tx, "SELECT min(wake_at) FROM tasks WHERE wake_at IS NOT NULL")
+    return None if first is None else max(0, first - tx.steady), seen
 
 
 def count_downtime(database: Database) -> None:
@@ -90,15 +75,16 @@ def count_downtime(database: Database) -> None:
         question_rows.expire_sooner(database, downtime, back_at)
 
 
-def _settle_all(
-    tx: Transaction, found: Sequence[Row], made: list[Change], ready: list[str]
-) -> None:
-    for row in found:
-        change = _settle(tx, row)
-        if change is not None:
-            made.append(change)
-        elif rows.is_queued(row):
-            ready.append(row.principal)
+def _settle_all(tx: Transaction, condition: str, time: int) -> int:
+    """Settle the first tasks that match; return how many."""
+    found = rows.select(tx, f"WHERE {condition} LIMIT {_AT_ONCE:d}", (time,), rows.SKIP)
+    made = [change for row in found if (change := _settle(tx, row)) is not None]
+    ready = {row.principal for row in found if rows.is_queued(row)}
+    tx.publish(*made)
+    if ready:
+        tx.ready |= ready
+        tx.wake_others()
+    return len(found)
 
 
 def _settle(tx: Transaction, row: Row) -> Change | None:
@@ -124,11 +110,7 @@ def _settle(tx: Transaction, row: Row) -> Change | None:
 
 
 class Timer:
-    """Sleeps until the next timer is due.
-
-    Args:
-        settle: settles what is due, and returns the milliseconds until the next timer.
-    """
+    """Sleeps until the next timer is due; `settle` returns the milliseconds until then."""
 
     def __init__(self, settle: Callable[[], Awaitable[int | None]]) -> None:
         self._settle = settle
@@ -160,13 +142,22 @@ def forget(database: Database, limit: int = 500, deleted: list[DeletedTask] | No
     """Delete up to `limit` tasks, and as many replay records, that need not be kept any more.
 
     A task is deleted, with its record and all its children, when it has ended, its `retain_until`
-    has passed and its replay record has expired. All these times are those of the steady clock: a
-    jump of the wall clock deletes nothing.
+    has passed and its replay record has expired. The record of a named request is never deleted
+    before its task (RPL-016), nor a task before its record, which would refer to a task that no
+    longer exists. All these times are those of the steady clock: a jump of the wall clock deletes
+    nothing.
 
     Returns how many were deleted; with 0 nothing is left to do. The tasks among them that their
     principals could see are added to `deleted`.
     """
-    tasks = rows.expired(database, limit)
+    skip = rows.SKIP if database.dialect == "postgresql" else ""
+    tasks = rows.column(
+        database,
+        f"SELECT id FROM tasks WHERE retain_until < ? AND {rows.ENDED} AND NOT EXISTS"  # noqa: S608
+        " (SELECT 1 FROM replay WHERE replay.task = tasks.id AND replay.expires >= ?)"
+        f" ORDER BY retain_until LIMIT ?{skip}",
+        *(database.steady, database.steady, limit),
+    )
     if tasks:
         replay.delete_of(database, tasks)
         found = rows.delete(database, tasks)
@@ -181,10 +172,8 @@ async def keep(
     every_s: float = EVERY_S,
     on_deleted: Callable[[DeletedTask], None] = lambda _: None,
 ) -> None:
-    """Forget at once and every `every_s` seconds, until cancelled.
-
-    A round that the database refuses is logged; the next one goes on where it ended. `on_deleted`
-    is called with each deleted task that its principal could see.
+    """Forget at once and every `every_s` seconds, until cancelled; a refused round goes on later.
+    `on_deleted` is called with each deleted task that its principal could see.
     """
 
     def op(database: Database) -> tuple[int, list[DeletedTask]]:
@@ -207,9 +196,7 @@ async def keep(
 # The limits of principals.
 
 _PRINCIPALS: Final = 10_000
-"""Number of principals whose additions are counted; a principal that was dropped is
-checked sooner.
-"""
+"""Principals whose additions are counted; one that was dropped is checked sooner."""
 _FULL: Final = 0.9
 """The part of a limit that is left after removing, so that it is not done at each end."""
 _LOOK: Final = 0.1
@@ -217,14 +204,11 @@ _LOOK: Final = 0.1
 may each add so much unseen by the others.
 """
 _AGAIN_S: Final = 2.0
-"""Seconds until the next try if nothing could be deleted, because no final event had been
-sent yet.
-"""
+"""Seconds until the next try if no final event had been sent, so that nothing was deleted."""
 
 
 class Removed(msgspec.Struct, frozen=True):
     """What one transaction has removed, and what is left; `more` says that it is still too much.
-
     `deleted` are the removed tasks that their principal could see.
     """
 
@@ -239,15 +223,20 @@ class Removed(msgspec.Struct, frozen=True):
 
 def principals_over_limits(database: Database, bounds: Bounds) -> list[str]:
     """Return the principals that exceed the limits."""
-    tasks = rows.principals_over(database, bounds.tasks, bounds.bytes)
+    tasks = rows.column(
+        database,
+        f"SELECT principal FROM tasks WHERE {rows.ENDED} GROUP BY principal"  # noqa: S608
+        " HAVING count(*) > ? OR sum(bytes) > ?",
+        *(bounds.tasks, bounds.bytes),
+    )
     return sorted({*tasks, *replay.principals_over(database, bounds.bytes)})
 
 
 def remove(database: Database, principal: str, bounds: Bounds, replay_ms: int) -> Removed:
     """Remove the tasks of a principal that ended first, and its oldest answers, if there are too
-    many.
+    many; at most 100 of each.
 
-    At most 100 of each. A task that has not ended, or whose end has not been sent, stays. The
+    A task that has not ended, or whose end has not been sent, stays. The
     replay record continues to name the removed task: for at least `replay_ms` from admission, and
     at most `replay_ms` from the end, by the steady clock.
     """
@@ -258,7 +247,7 @@ def remove(database: Database, principal: str, bounds: Bounds, replay_ms: int) -
     lower = Bounds(int(bounds.tasks * _FULL), int(bounds.bytes * _FULL))
     oldest: dict[str, int] = {}
     gone = 0
-    for task, weight, ended in rows.oldest_ended(database, principal, _PORTION):
+    for task, weight, ended in _oldest_ended(database, principal):
         if not lower.exceeded(count - len(oldest), size - gone):
             break
         oldest[task] = ended + replay_ms
@@ -272,10 +261,19 @@ def remove(database: Database, principal: str, bounds: Bounds, replay_ms: int) -
     return Removed(len(oldest), gone, answers, count, size, more, deleted)
 
 
+def _oldest_ended(database: Database, principal: str) -> list[tuple[str, int, int]]:
+    """Return id, size and time of the end of the first ended tasks whose end was sent."""
+    skip = rows.SKIP if database.dialect == "postgresql" else ""
+    return database.execute(
+        "SELECT id, coalesce(bytes, 0), updated - coalesce(promised - retain_until, 0)"  # noqa: S608 - constant texts
+        f" FROM tasks WHERE principal = ? AND {rows.ENDED}"
+        f" AND unsent_revision IS NULL ORDER BY updated, id LIMIT {_PORTION:d}{skip}",
+        (principal,),
+    ).fetchall()
+
+
 def _drop_answers(database: Database, principal: str, bounds: Bounds) -> tuple[int, bool]:
-    """Remove the answers from the oldest replay records; return how many, and whether there are
-    more.
-    """
+    """Remove the oldest recorded answers; return how many, and whether there are more."""
     size = replay.answer_bytes(database, principal)
     if size <= bounds.bytes:
         return 0, False
@@ -289,19 +287,12 @@ def _drop_answers(database: Database, principal: str, bounds: Bounds) -> tuple[i
 
 
 class EndedTasks:
-    """Ensures that the retained tasks of each principal stay within the limits.
-
-    Args:
-        storage: reads and writes the rows.
-        limits: what is kept of ended tasks, and the replay window.
-        on_deleted: is called with each deleted task that its principal could see. Never waits.
+    """Ensures that the retained tasks of each principal stay within the limits; `on_deleted` is
+    called with each deleted task that its principal could see.
     """
 
     def __init__(
-        self,
-        storage: Storage,
-        limits: TaskLimits,
-        on_deleted: Callable[[DeletedTask], None] = lambda _: None,
+        self, storage: Storage, limits: TaskLimits, on_deleted: Callable[[DeletedTask], None]
     ) -> None:
         self._on_deleted = on_deleted
         self._storage = storage

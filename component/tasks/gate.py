@@ -18,7 +18,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from component.audit.protocol import AuditEvent, Recorder
+from component.audit.protocol import AuditEvent, NoRecord, Recorder
 from component.policy import ConfirmationRule
 from component.policy.flows import Decision, Flows
 from component.policy.persons import Persons
@@ -68,17 +68,14 @@ class Gate:
     ) -> None:
         self.view = view
         self._flows = flows
-        self._recorder = recorder
+        self._recorder = recorder or NoRecord()
 
     def visible(self, request: Request) -> Skill | None:
         """Return the skill; None if there is none of this name that the principal sees."""
         return self.view(request.principal).get(request.skill)
 
     def passed(self, request: Request, skill: Skill) -> Request:
-        """Return the request with the asker that the flows determine.
-
-        Raises NotPermitted.
-        """
+        """Return the request with the asker that the flows determine. Raises NotPermitted."""
         context = request.caller_context
         if context is THE_CALLER:
             return request
@@ -116,8 +113,6 @@ class Gate:
     def _record(
         self, request: Request, kind: Literal["capability", "taint"], outcome: str, detail: str
     ) -> None:
-        if self._recorder is None:
-            return
         context = request.caller_context
         self._recorder.record(
             AuditEvent(
@@ -143,10 +138,7 @@ def _refusal(request: Request, skill: Skill, decision: Decision) -> str:
 
 
 def arguments_of(request: Request, skill: Skill) -> Arguments:
-    """Return the parameters as the skill takes them, without those that depend on the requester.
-
-    Raises InvalidParam.
-    """
+    """Return the parameters that do not depend on the requester. Raises InvalidParam."""
     if not request.json:
         return prepare_texts(skill, request.params)
     texts = [(param.name, param.text) for param in request.params]
@@ -154,9 +146,7 @@ def arguments_of(request: Request, skill: Skill) -> Arguments:
 
 
 async def completed(request: Request, skill: Skill, arguments: Arguments) -> Arguments:
-    """Return the arguments with those that depend on the requester. Raises InvalidParam and
-    StorageError.
-    """
+    """Add the arguments that depend on the requester. Raises InvalidParam and StorageError."""
     if skill.complete is None:
         return arguments
     return await skill.complete(request.requester, request.target, arguments)
@@ -179,7 +169,6 @@ class Approvers:
 
     Args:
         asking: gives the policy's confirmation rule for a skill by its name.
-        persons: tells which addresses are persons.
         expires_s: seconds until a confirmation expires.
     """
 
@@ -207,9 +196,8 @@ class Approvers:
         return skill.annotations.destructive or asker == "misled model" or always(skill.name)
 
     def at_once(self, request: Request, skill: Skill) -> Confirmation | Unknown | None:
-        """Return the result of `find` if it is known without waiting, else UNKNOWN.
-
-        Raises StanzaError, as `find` does. Never waits.
+        """Return the result of `find` if it is known without waiting, else UNKNOWN. Raises as
+        `find`.
         """
         if not self.needed(request, skill):
             return None
@@ -218,14 +206,10 @@ class Approvers:
     async def find(self, request: Request, skill: Skill) -> Confirmation | None:
         """Return who has to confirm that `skill` runs for a request; None if nobody has to.
 
-        The rule `never` applies to a principal's own requests, not to those of a model (CNF-001).
-
-        Raises StanzaError: `confirmation-unavailable`, if a confirmation is needed and nobody can
-        give it (CNF-005).
+        The rule `never` applies to a principal's own requests only (CNF-001). Raises StanzaError:
+        `confirmation-unavailable`, if nobody can give it (CNF-005).
         """
-        if not self.needed(request, skill):
-            return None
-        found = self._confirmation(request, skill, None)
+        found = self._confirmation(request, skill, None) if self.needed(request, skill) else None
         if isinstance(found, Unknown):
             person = await self._is_person(request.principal, request.requester, request.target)
             found = self._confirmation(request, skill, person)
@@ -235,9 +219,7 @@ class Approvers:
     def _confirmation(
         self, request: Request, skill: Skill, person: bool | None
     ) -> Confirmation | Unknown | None:
-        """Return who has to confirm a request that needs it; `person` says whether its principal is
-        a person, None if that is not known.
-        """
+        """Return who has to confirm; `person` says if the principal is one, None if unknown."""
         rule = self._asking(skill.name)
         never = rule.when == "never" and request.caller_context.asker == "caller"
         asked = rule.approvers

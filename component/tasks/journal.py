@@ -13,16 +13,25 @@ the recorded result of exactly that step:
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from component.skills.errors import Denied, SkillError, StepFailed, UsageError
-from component.skills.operations import ChildResult
+from component.skills.errors import Denied, InvalidParam, SkillError, StepFailed, UsageError
+from component.skills.operations import (
+    AskModel,
+    AskPrincipal,
+    ChildResult,
+    RunStep,
+    Sleep,
+    StartTask,
+    WaitForTasks,
+    Work,
+)
 from component.store.database import Database
 from component.store.schema import Table
 from component.tasks.outputs import text_of
-from component.tasks.rows import TERMINAL, Row, load
+from component.tasks.rows import TERMINAL, Row, exists, load
 from xep.binding import read
 from xep.fluux_agent.execute import Result
 from xep.fluux_agent.task import Failure
@@ -46,16 +55,15 @@ TABLES: Final = (
 
 T = TypeVar("T")
 
+StepOperation: TypeAlias = RunStep | AskPrincipal | Sleep | StartTask | WaitForTasks
+"""The operations that are steps."""
+
 ATOMIC: Final = ""
 """The only step of a skill that has no steps of its own and must not run twice."""
-
 MOST_QUESTIONS: Final = 100
 """The maximum number of questions that one task asks."""
-
 _QUESTION: Final = "?"
-
 _START: Final = "~start "
-
 _WAIT: Final = "~wait"
 
 
@@ -102,43 +110,15 @@ class Steps:
         self.under_way: set[str] = set()
         self.unbegun: list[str] = []
 
-    def step(self, name: str, key: str | int | None, value: bytes, *, branch: bool) -> StepId:
-        """Identify a step of the skill; `value` is the JSON of its input, empty for none, `branch`
-        says that it runs in a parallel branch.
-
-        Raises UsageError: the identity is ambiguous, or the input differs from the recorded one.
+    def find(self, operation: StepOperation, *, branch: bool) -> tuple[StepId, Recorded | None]:
+        """Identify the step that an operation is, and return its record, if it has ended; `branch`
+        says that it runs in a parallel branch. Raises UsageError: the identity is ambiguous, or the
+        input differs from the recorded one.
         """
-        return self._identify(f".{name}", f"step {name!r}", key, value, branch=branch)
-
-    def question(self, text: str, key: str | int | None, *, branch: bool) -> StepId:
-        """Identify a question of the skill. Raises UsageError: the identity is ambiguous."""
-        name = f"{_QUESTION}{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-        return self._identify(name, f"question {text[:80]!r}", key, b"", branch=branch)
-
-    def check_questions(self) -> None:
-        """Raise UsageError if the task has asked as many questions as a task may."""
-        if sum(name.startswith(_QUESTION) for name in self.done) >= MOST_QUESTIONS:
-            raise UsageError(f"A task may ask {MOST_QUESTIONS} questions, and this one has.")
-
-    def sleep(self, key: str | int | None, *, branch: bool) -> StepId:
-        """Identify a sleep. Raises UsageError: the identity is ambiguous."""
-        return self._identify("~sleep", "sleep", key, b"", branch=branch)
-
-    def start(self, skill: str, key: str | int | None, params: bytes, *, branch: bool) -> StepId:
-        """Identify the start of a child task. Raises UsageError as `step`."""
-        return self._identify(f"{_START}{skill}", f"start {skill}", key, params, branch=branch)
-
-    def wait(self, tasks: Sequence[str], key: str | int | None, *, branch: bool) -> StepId:
-        """Identify a wait for child tasks. Raises UsageError as `step`."""
-        value = msgspec.json.encode(tasks)
-        return self._identify(_WAIT, "wait", key, value, branch=branch)
-
-    def _identify(
-        self, name: str, what: str, key: str | int | None, value: bytes, *, branch: bool
-    ) -> StepId:
+        name, what, value = _described(operation)
         digest = hashlib.sha256(value).hexdigest() if value else None
-        if key is not None:
-            identity = self._claim(name, f"={key!r}", what)
+        if operation.key is not None:
+            identity = self._claim(name, f"={operation.key!r}", what)
         elif not branch:
             self._uses[name] += 1
             count = self._uses[name]
@@ -158,7 +138,7 @@ class Steps:
                 " steps must lead to the same steps whenever the skill runs again; what can change"
                 " from run to run belongs into a step of its own."
             )
-        return StepId(identity, digest)
+        return StepId(identity, digest), recorded
 
     def _claim(self, name: str, suffix: str, what: str) -> str:
         identity = name + suffix
@@ -170,12 +150,39 @@ class Steps:
         self._explicit.add(identity)
         return identity
 
+    def check_questions(self) -> None:
+        """Raise UsageError if the task has asked as many questions as a task may."""
+        if sum(name.startswith(_QUESTION) for name in self.done) >= MOST_QUESTIONS:
+            raise UsageError(f"A task may ask {MOST_QUESTIONS} questions, and this one has.")
+
     def key_of(self, identity: str) -> str:
         """Return the idempotency key of a step: the same in every execution, and in a retry."""
         return hashlib.sha256(f"{self._origin}/{identity}".encode()).hexdigest()[:32]
 
 
-# How a step ended, as JSON. A question's answer is a `Reply` of `component.tasks.questions`.
+def _described(operation: StepOperation) -> tuple[str, str, bytes]:
+    """Return the name of a step, what errors call it, and the JSON of its input, empty for none."""
+    match operation:
+        case RunStep(name=name):
+            return f".{name}", f"step {name!r}", operation.input
+        case AskPrincipal(question=text):
+            name = f"{_QUESTION}{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+            return name, f"question {text[:80]!r}", b""
+        case Sleep():
+            return "~sleep", "sleep", b""
+        case StartTask(skill=skill):
+            return f"{_START}{skill}", f"start {skill}", operation.params
+        case WaitForTasks(tasks=tasks):
+            return _WAIT, "wait", msgspec.json.encode(tasks)
+
+
+def model_step(asked: AskModel) -> RunStep:
+    """Return the step in which a skill asks a model."""
+    value = msgspec.json.encode([asked.prompt, msgspec.Raw(asked.schema)])
+    return RunStep("llm", True, value, asked.key)
+
+
+# How a step ended, as JSON. That of a question is from `component.tasks.questions.encoded_reply`.
 
 
 def succeeded(value: object) -> str:
@@ -184,29 +191,31 @@ def succeeded(value: object) -> str:
 
 
 def waited(results: Sequence[ChildResult], *, eager: bool) -> str:
-    """Return the record of a wait for child tasks. The record says if the wait raised because a
-    child did not complete: a retry then waits again.
-    """
+    """Return the record of a wait for child tasks; if it raised, a retry waits again."""
     if eager and any(map(_unsuccessful, results)):
         return msgspec.json.encode({"value": results, "children_failed": True}).decode()
     return succeeded(results)
 
 
-def refused(error: SkillError) -> str:
-    """Return the record of a step that raised an error meant for the caller."""
-    return msgspec.json.encode({"refused": str(error)}).decode()
+async def run_step(
+    name: str, work: Work[bytes], key: str, *, effects: bool
+) -> tuple[str, Exception | None]:
+    """Run the work of a step, and return its record, and the error to raise once that is stored.
 
-
-def failed(error: Exception, *, effects: bool) -> str:
-    """Return the record of a step that failed in any other way, and whether it may have had
-    effects.
+    `key` is its idempotency key, and `effects` says that it may have effects if it fails. Raises
+    Denied, InvalidParam and UsageError, which are not recorded.
     """
-    return msgspec.json.encode({"failed": described(error), "effects": effects}).decode()
-
-
-def described(error: Exception) -> str:
-    """Return a description of an exception for people."""
-    return f"{type(error).__name__}: {error}"
+    try:
+        return succeeded(msgspec.Raw(await work(key))), None
+    except (Denied, InvalidParam, UsageError):
+        raise
+    except SkillError as error:
+        return msgspec.json.encode({"refused": str(error)}).decode(), error
+    except Exception as error:  # noqa: BLE001 - the work of a step may raise anything
+        described = f"{type(error).__name__}: {error}"
+        failed = StepFailed(f"The step {name!r} failed: {described}")
+        failed.__cause__ = error
+        return msgspec.json.encode({"failed": described, "effects": effects}).decode(), failed
 
 
 class _Record(msgspec.Struct, frozen=True):
@@ -217,10 +226,7 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 def json_of(recorded: Recorded) -> bytes:
-    """Return the JSON of the value that a step returned.
-
-    Raises the error that the step raised: Denied, SkillError or StepFailed.
-    """
+    """Return the JSON of the value that a step returned. Raises the error that it raised."""
     record = msgspec.json.decode(recorded.result, type=_Record)
     if record.value:
         return bytes(record.value)
@@ -252,22 +258,22 @@ def read_journal(database: Database, task: str) -> Journal:
     return journal
 
 
-def begin_step(database: Database, task: str, fence: int, step: StepId) -> None:
+def begin_step(database: Database, row: Row, step: StepId) -> None:
     """Record that a step with effects begins; a step that had begun before begins again."""
     database.execute(
         "INSERT INTO journal (task, step, fence, done, input) VALUES (?, ?, ?, 0, ?)"
         " ON CONFLICT (task, step) DO UPDATE SET fence = excluded.fence",
-        (task, step.name, fence, step.input),
+        (row.id, step.name, row.fence, step.input),
     )
 
 
-def end_step(database: Database, task: str, fence: int, step: str, recorded: Recorded) -> None:
+def end_step(database: Database, row: Row, step: str, recorded: Recorded) -> None:
     """Record how a step ended; the record is final (RPL-018)."""
     database.execute(
         "INSERT INTO journal (task, step, fence, done, result, input) VALUES (?, ?, ?, 1, ?, ?)"
         " ON CONFLICT (task, step) DO UPDATE SET done = 1, fence = excluded.fence,"
         " result = excluded.result, input = excluded.input",
-        (task, step, fence, recorded.result, recorded.input),
+        (row.id, step, row.fence, recorded.result, recorded.input),
     )
 
 
@@ -278,18 +284,10 @@ def forget_begun(database: Database, task: str, step: str) -> None:
 
 def forget_failed(database: Database, task: str) -> None:
     """Remove the steps that failed or only began, so that they run again."""
-    journal = read_journal(database, task)
-    for step, recorded in journal.done.items():
+    database.execute("DELETE FROM journal WHERE task = ? AND done = 0", (task,))
+    for step, recorded in read_journal(database, task).done.items():
         if "failed" in msgspec.json.decode(recorded.result):
             database.execute("DELETE FROM journal WHERE task = ? AND step = ?", (task, step))
-    for step in journal.begun:
-        forget_begun(database, task, step)
-
-
-def has_begun_steps(database: Database, task: str) -> bool:
-    """Return whether a step of the task has begun without a record of its end."""
-    found = database.execute("SELECT 1 FROM journal WHERE task = ? AND done = 0 LIMIT 1", (task,))
-    return found.fetchone() is not None
 
 
 def has_unfinished_steps(journal: Journal) -> bool:
@@ -301,15 +299,11 @@ def has_unfinished_steps(journal: Journal) -> bool:
 
 def nothing_ran(database: Database, task: str) -> bool:
     """Return whether no step of the task has begun, so that a new request repeats nothing."""
-    return (
-        database.execute("SELECT 1 FROM journal WHERE task = ? LIMIT 1", (task,)).fetchone() is None
-    )
+    return not exists(database, "SELECT 1 FROM journal WHERE task = ? LIMIT 1", task)
 
 
 def children_in(journal: Journal) -> tuple[set[str], set[str]]:
-    """Return the child tasks that a task has started, and those whose results it has
-    already used.
-    """
+    """Return the child tasks that a task has started, and those whose results it has used."""
     started: set[str] = set()
     settled: set[str] = set()
     for step, recorded in journal.done.items():
@@ -321,17 +315,12 @@ def children_in(journal: Journal) -> tuple[set[str], set[str]]:
 
 
 def copy_results(
-    database: Database,
-    journal: Journal,
-    target: tuple[str, int],
-    retried: Mapping[str, str | None],
+    database: Database, journal: Journal, target: Row, retried: Mapping[str, str | None]
 ) -> None:
-    """Give the task `target`, an id and a fence, the steps of a journal that returned a value, for
-    a retry.
+    """Give a task the steps of a journal that returned a value, for a retry: the others run again.
 
-    Steps that failed run again, questions that were declined are asked again, and children that
-    failed are waited for again. `retried` has the ids of new child tasks by those they replace;
-    None says that the task is to be started again.
+    `retried` has the ids of new child tasks by those they replace; None says that the task is to be
+    started again.
     """
     for step, recorded in journal.done.items():
         if not _is_kept(recorded):
@@ -341,7 +330,7 @@ def copy_results(
             made = retried[child]
             kept = None if made is None else Recorded(succeeded(made), recorded.input)
         if kept is not None:
-            end_step(database, *target, step, kept)
+            end_step(database, target, step, kept)
 
 
 def _is_kept(recorded: Recorded) -> bool:
@@ -354,9 +343,7 @@ def results_of(
     database: Database, parent: str, tasks: Sequence[str], *, eager: bool
 ) -> list[ChildResult] | None:
     """Return the results of child tasks, in their order; None while they have to be waited for.
-
-    With `eager` one child that ended without success is enough. Tasks of another parent are
-    unknown.
+    With `eager` one without success is enough. Tasks of another parent are unknown.
     """
     results = []
     for task in tasks:
@@ -367,13 +354,6 @@ def results_of(
     if all(ended) or (eager and any(map(_unsuccessful, results))):
         return results
     return None
-
-
-def has_failed(database: Database, tasks: Sequence[str]) -> bool:
-    """Return whether one of the tasks has ended without a result, or with one that reports an
-    error.
-    """
-    return any(_unsuccessful(_result(task, load(database, task, lock=False))) for task in tasks)
 
 
 def _unsuccessful(result: ChildResult) -> bool:

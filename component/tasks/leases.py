@@ -13,6 +13,7 @@ and of these the one with the highest priority.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Final
 
 import msgspec
@@ -20,9 +21,8 @@ import msgspec
 from component import system
 from component.store.database import Database, Value, among
 from component.store.schema import Table
-from component.tasks import rows
 from component.tasks.protocol import QueueLimits
-from component.tasks.rows import Row
+from component.tasks.rows import QUEUED, SKIP, Row, column, exists, select
 
 TABLES: Final = (
     Table(
@@ -51,10 +51,8 @@ TABLES: Final = (
 CHANNEL: Final = "tasks"
 """The channel on which an instance announces that it cancelled a task of another one."""
 HEARTBEAT_S: Final = 2.0
-
 DEAD_S: Final = 12.0
 """An instance whose heartbeat has not changed for this time is dead."""
-
 GAP_S: Final = 6.0
 """After a longer pause of its own process, an observer starts counting again."""
 
@@ -65,11 +63,7 @@ def new_instance() -> str:
 
 
 def join(database: Database, instance: str, place: str | None, channel: str) -> None:
-    """Join the instances that share the database; an instance that used the same place before is
-    dead.
-
-    Notifications on `channel` wake only this instance.
-    """
+    """Join the instances that share the database; one that used the same place before is dead."""
     if place is not None:
         database.execute("DELETE FROM instances WHERE place = ?", (place,))
     database.execute(
@@ -79,9 +73,7 @@ def join(database: Database, instance: str, place: str | None, channel: str) -> 
 
 
 def mark_idle(database: Database, instance: str) -> None:
-    """Record that this instance has free slots and found nothing to claim. Does nothing
-    on SQLite.
-    """
+    """Record that this instance has free slots and found nothing to claim."""
     if database.dialect == "postgresql":
         database.execute("UPDATE instances SET idle = 1 WHERE id = ? AND idle = 0", (instance,))
 
@@ -108,47 +100,7 @@ def wake_one(database: Database, *, but: str = "") -> None:
 
 def others_alive(database: Database, instance: str) -> bool:
     """Return whether another instance shares the database."""
-    found = database.execute("SELECT 1 FROM instances WHERE id <> ? LIMIT 1", (instance,))
-    return found.fetchone() is not None
-
-
-def leave(database: Database, instance: str) -> None:
-    """Leave the instances that share the database; its tasks become available to the others."""
-    database.execute("DELETE FROM instances WHERE id = ?", (instance,))
-
-
-def delete_dead(database: Database, instance: str, count: int) -> bool:
-    """Delete an instance that has sent no heartbeat since the one with this number; return whether
-    it was deleted.
-    """
-    gone = database.execute(
-        "DELETE FROM instances WHERE id = ? AND heartbeat = ?", (instance, count)
-    )
-    return bool(gone.rowcount)
-
-
-class Heartbeat(msgspec.Struct, frozen=True):
-    """The information that an instance gets with its heartbeat.
-
-    The heartbeats of the others, whether tasks wait to be claimed, and whether a timer has passed
-    that its instance, possibly dead, has not handled.
-    """
-
-    others: Mapping[str, int]
-    queued: bool
-    overdue: bool = False
-
-
-def send_heartbeat(database: Database, instance: str) -> Heartbeat | None:
-    """Send one heartbeat; return None if this instance was declared dead."""
-    beaten = database.execute(
-        "UPDATE instances SET heartbeat = heartbeat + 1 WHERE id = ?", (instance,)
-    )
-    if beaten.rowcount == 0:
-        return None
-    found = database.execute("SELECT id, heartbeat FROM instances WHERE id <> ?", (instance,))
-    others = dict(found.fetchall())
-    return Heartbeat(others, rows.any_queued(database), rows.any_overdue(database))
+    return exists(database, "SELECT 1 FROM instances WHERE id <> ? LIMIT 1", instance)
 
 
 class Watch:
@@ -178,24 +130,18 @@ _MINUTE_MS: Final = 60_000
 
 
 class Capacity:
-    """How many tasks of each queue may start in one claim.
+    """How many tasks of each queue may start in one claim; queues without `limits` have none.
 
-    Args:
-        database: of the claim.
-        limits: the limits of the queues by name; other queues have none.
-
-    Attributes:
-        retry_ms: milliseconds until a queue that has reached its rate lets the next task start.
+    `retry_ms` are the milliseconds until a queue that has reached its rate lets a task start.
     """
 
     def __init__(self, database: Database, limits: Mapping[str, QueueLimits]) -> None:
         self._database = database
         self._left: dict[str, int] = {}
         self._allowance: dict[str, float] = {}
-        self._limits = limits
         self.retry_ms: int | None = None
         for name in sorted(limits):
-            if rows.waits_in_queue(database, name):
+            if exists(database, f"SELECT 1 FROM tasks WHERE queue = ? AND {QUEUED} LIMIT 1", name):  # noqa: S608
                 self._look(name, limits[name])
 
     def _look(self, name: str, limits: QueueLimits) -> None:
@@ -210,7 +156,8 @@ class Capacity:
             f"SELECT started, allowance FROM queues WHERE name = ?{lock}",  # noqa: S608 - ours
             (name,),
         ).fetchone() or (now, 1.0)
-        left = max(0, limits.running - rows.running_in_queue(database, name))
+        running = "SELECT count(*) FROM tasks WHERE queue = ? AND owner IS NOT NULL"
+        left = max(0, limits.running - column(database, running, name)[0])
         if limits.per_minute is not None:
             rate = limits.per_minute / _MINUTE_MS
             # Unused capacity may be used at once: that of one second, at least one task.
@@ -244,89 +191,56 @@ class Capacity:
         return True
 
 
-class QueueLine(msgspec.Struct, frozen=True):
-    """The state of a queue."""
-
-    name: str
-    limit: int | None
-    per_minute: float | None
-    running: int
-    waiting: int
-
-
-def lines_of(database: Database, limits: Mapping[str, QueueLimits]) -> list[QueueLine]:
-    """Return all queues that have bounds or tasks, by name."""
-    counts = rows.queue_counts(database)
-    found = []
-    for name in sorted(limits.keys() | counts.keys()):
-        bounds = limits.get(name)
-        running, waiting = counts.get(name, (0, 0))
-        limit, rate = (None, None) if bounds is None else (bounds.running, bounds.per_minute)
-        found.append(QueueLine(name, limit, rate, running, waiting))
-    return found
-
-
 class Slot:
     """A slot of a running task, taken when the task is claimed and held until its execution has
-    ended.
-
-    Calling `release` several times has the same effect as once, so a slot is neither lost nor freed
-    twice.
+    ended. It is freed once, however often `release` is called.
     """
 
-    __slots__ = ("_release", "principal", "suspect")
+    __slots__ = ("_slots", "principal", "suspect")
 
-    def __init__(
-        self, principal: str, release: Callable[["Slot"], None], *, suspect: bool = False
-    ) -> None:
+    def __init__(self, slots: "Slots", principal: str, *, suspect: bool) -> None:
+        self._slots: Slots | None = slots
         self.principal = principal
         self.suspect = suspect
-        self._release: Callable[[Slot], None] | None = release
 
     def release(self) -> None:
         """Free the slot."""
-        release, self._release = self._release, None
-        if release is not None:
-            release(self)
+        slots, self._slots = self._slots, None
+        if slots is not None:
+            slots.give_back(self)
 
 
 class Slots:
-    """Counts the tasks that run on this instance.
+    """Counts the tasks that run on this instance: at most `total`, `per_principal` of each one.
 
-    Args:
-        total: the maximum number of running tasks of all principals.
-        per_principal: the maximum for one principal.
-        released: called after a slot is released.
+    Attributes:
+        released: is called after a slot is released.
+        running: the number of running tasks of each principal that has any.
+        suspects: the number of running tasks that may be what crashes the process.
     """
 
-    def __init__(
-        self, total: int, per_principal: int, released: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, total: int, per_principal: int) -> None:
         self.total = total
         self.per_principal = per_principal
-        self._running: Counter[str] = Counter()
+        self.running: Counter[str] = Counter()
+        self.suspects = 0
+        self.released: Callable[[], None] = lambda: None
         self._sum = 0
-        self._suspects = 0
-        self._released = released
-
-    @property
-    def running(self) -> Mapping[str, int]:
-        """The number of running tasks of each principal that has any."""
-        return self._running
 
     @property
     def free(self) -> int:
         """The number of free slots."""
         return max(0, self.total - self._sum)
 
-    @property
-    def suspects(self) -> int:
-        """The number of running tasks that may be what crashes the process."""
-        return self._suspects
+    def snapshot(self) -> "Slots":
+        """Return the slots as they are now, for another thread."""
+        copied = copy(self)
+        copied.running = self.running.copy()
+        return copied
 
     def has(self, principal: str) -> bool:
         """Return whether one more task of the principal may run."""
-        return self._running[principal] < min(self.per_principal, self.bound(self.free))
+        return self.running[principal] < min(self.per_principal, self.bound(self.free))
 
     def bound(self, free: int) -> int:
         """Return how many tasks one principal may run while `free` slots are left.
@@ -339,26 +253,24 @@ class Slots:
 
     def take(self, principal: str, *, suspect: bool = False) -> Slot:
         """Take a slot, even beyond the bounds: an execution that has begun is not stopped."""
-        self._running[principal] += 1
+        self.running[principal] += 1
         self._sum += 1
-        self._suspects += suspect
-        return Slot(principal, self._give_back, suspect=suspect)
+        self.suspects += suspect
+        return Slot(self, principal, suspect=suspect)
 
-    def _give_back(self, slot: Slot) -> None:
+    def give_back(self, slot: Slot) -> None:
+        """Count a slot as free."""
         principal = slot.principal
         self._sum -= 1
-        self._suspects -= slot.suspect
-        self._running[principal] -= 1
-        if not self._running[principal]:
-            del self._running[principal]
-        self._released()
+        self.suspects -= slot.suspect
+        self.running[principal] -= 1
+        if not self.running[principal]:
+            del self.running[principal]
+        self.released()
 
 
 _MOST_PRINCIPALS: Final = 128
-"""The maximum number of principals that one claim considers; the next claim continues
-after them.
-"""
-
+"""The maximum number of principals that one claim considers."""
 SUSPECT_ATTEMPTS: Final = 2
 """A task with so many attempts may be what crashes the process. It runs while no other such task
 does, so that the others are not blamed for it.
@@ -367,10 +279,7 @@ does, so that the others are not blamed for it.
 
 class Claimed(msgspec.Struct, frozen=True):
     """The result of a claim; the next claim continues at `after`, `more` says whether tasks may be
-    left.
-
-    `retry_ms` is the number of milliseconds until a queue that has reached its rate lets a task
-    start.
+    left, and `retry_ms` is that of `Capacity`.
     """
 
     rows: Sequence[Row]
@@ -380,46 +289,46 @@ class Claimed(msgspec.Struct, frozen=True):
 
 
 class Claimant(msgspec.Struct, frozen=True):
-    """The instance that claims, and its free capacity.
+    """The instance that claims, with its slots as they were when the claim began.
 
     `skills` are the names of its skills, None for any: a task whose skill it lacks, or whose id is
-    in `unfit`, is left to other instances. The instance has `free` slots; `share` is the maximum
-    for each principal, and `running` counts the running tasks of each. `suspect` says that a task
-    with `SUSPECT_ATTEMPTS` may be claimed. `queues` are the limits of named queues.
+    in `unfit`, is left to other instances. `queues` are the limits of named queues.
     """
 
     instance: str
     skills: Sequence[str] | None
-    free: int
-    share: int
-    running: Mapping[str, int]
-    bound: Callable[[int], int]
+    slots: Slots
     queues: Mapping[str, QueueLimits]
     unfit: Sequence[str] = ()
-    suspect: bool = True
 
 
 def claim(database: Database, claimant: Claimant, *, after: str) -> Claimed:
-    """Claim as many queued tasks as there are slots. Only their leases change.
-
-    The claim starts with the principals after `after` and wraps around.
-    """
+    """Claim as many queued tasks as there are slots, first of the principals after `after`."""
     principals = _principals(database, after)
     capacity = Capacity(database, claimant.queues)
     rounds: list[tuple[int, int, str]] = []
     more = len(principals) == _MOST_PRINCIPALS
-    suspect = claimant.suspect
+    slots = claimant.slots
+    free_slots, suspect = slots.free, not slots.suspects
     waiting: dict[str, list[Row]] = {}
+    but, but_values = _left_out(database, claimant, capacity.exhausted)
+
+    def next_of(principal: str, attempts: str, count: int) -> list[Row]:
+        rest = (
+            f"WHERE principal = ? AND {QUEUED} AND attempts {attempts} {SUSPECT_ATTEMPTS}{but}"
+            " ORDER BY priority DESC, created, id LIMIT ?"
+        )
+        return select(database, rest, (principal, *but_values, count), SKIP)
+
     for place, principal in enumerate(principals):
-        here = claimant.running.get(principal, 0)
-        free = min(claimant.share - here, claimant.free)
+        here = slots.running[principal]
+        free = min(slots.per_principal - here, free_slots)
         if free <= 0:
             more = True
             continue
-        but = _left_out(database, claimant, capacity.exhausted)
-        found = rows.next_of(database, principal, f"< {SUSPECT_ATTEMPTS}", free, but)
+        found = next_of(principal, "<", free)
         more |= len(found) == free
-        suspects = rows.next_of(database, principal, f">= {SUSPECT_ATTEMPTS}", 1, but)
+        suspects = next_of(principal, ">=", 1)
         if suspects and len(found) < free:
             more = True
             found += suspects if suspect else ()
@@ -428,15 +337,21 @@ def claim(database: Database, claimant: Claimant, *, after: str) -> Claimed:
         rounds += [(here + turn, place, principal) for turn in range(len(found))]
     taken: list[Row] = []
     for here, _, principal in sorted(rounds):
-        if here >= claimant.bound(claimant.free - len(taken)):
+        if here >= slots.bound(free_slots - len(taken)):
             more = True
             break
         row = waiting[principal].pop(0)
-        if len(taken) == claimant.free or not capacity.take(row.queue):
+        if len(taken) == free_slots or not capacity.take(row.queue):
             more = True
             continue
+        row.owner, row.fence = claimant.instance, row.fence + 1
         taken.append(row)
-    rows.lease(database, taken, claimant.instance)
+    if taken:
+        these, ids = among(database, "id", [row.id for row in taken])
+        database.execute(
+            f"UPDATE tasks SET owner = ?, fence = fence + 1 WHERE {these}",  # noqa: S608
+            (claimant.instance, ids),
+        )
     return Claimed(taken, principals[-1] if principals else "", more, capacity.retry_ms)
 
 
@@ -447,14 +362,17 @@ def _principals(database: Database, after: str) -> list[str]:
     The scan ends at the first principal that it sees twice. That need not be the one it started
     with: on PostgreSQL another instance may claim all tasks of a principal between two queries.
     """
+    following = (
+        f"SELECT principal FROM tasks WHERE principal > ? AND {QUEUED} ORDER BY principal LIMIT 1"  # noqa: S608
+    )
     found: dict[str, None] = {}
     wrapped = not after
     while len(found) < _MOST_PRINCIPALS:
-        principal = rows.next_principal(database, after)
-        if principal is not None and principal not in found:
-            after = principal
+        row = database.execute(following, (after,)).fetchone()
+        if row is not None and row[0] not in found:
+            after = row[0]
             found[after] = None
-        elif principal is None and not wrapped:
+        elif row is None and not wrapped:
             after, wrapped = "", True
         else:
             break
@@ -463,22 +381,24 @@ def _principals(database: Database, after: str) -> list[str]:
 
 def _left_out(
     database: Database, claimant: Claimant, exhausted: Sequence[str]
-) -> list[tuple[str, Sequence[Value]]]:
-    """Return the conditions that leave out what the claimant or its queues cannot run."""
-    but: list[tuple[str, Sequence[Value]]] = []
+) -> tuple[str, list[Value]]:
+    but, values = "", list[Value]()
     if claimant.skills is not None:
         known, names = among(database, "skill", claimant.skills)
-        but.append((known, (names,)))
+        but += f" AND {known}"
+        values.append(names)
     if exhausted:
-        marks = ", ".join("?" * len(exhausted))
-        but.append((f"(queue IS NULL OR queue NOT IN ({marks}))", exhausted))
+        but += f" AND (queue IS NULL OR queue NOT IN ({', '.join('?' * len(exhausted))}))"
+        values += exhausted
     if claimant.unfit:
-        but.append((f"id NOT IN ({', '.join('?' * len(claimant.unfit))})", claimant.unfit))
-    return but
+        but += f" AND id NOT IN ({', '.join('?' * len(claimant.unfit))})"
+        values += claimant.unfit
+    return but, values
 
 
 def unknown_skills(database: Database, claimant: Claimant) -> list[str]:
     """Return some of the skills that queued tasks need and the instance does not have."""
     if claimant.skills is None:
         return []
-    return sorted(rows.queued_skills(database) - set(claimant.skills))
+    queued = column(database, f"SELECT DISTINCT skill FROM tasks WHERE {QUEUED} LIMIT 20")  # noqa: S608
+    return sorted(set(queued) - set(claimant.skills))

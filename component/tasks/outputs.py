@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
@@ -76,9 +75,7 @@ def part_of(file: FileSharing) -> File | Link | None:
 
 
 def text_of(output: Output) -> str:
-    """Return an artifact for people: its text, or the name of its file with a URL that they can
-    open, if there is one.
-    """
+    """Return an artifact for people: its text, or the name of its file with its URLs."""
     if output.file is None:
         return output.text
     label, part = output.file.file.name or output.name, part_of(output.file)
@@ -95,10 +92,7 @@ _EXTENSIONS: Final = {"text/plain": "txt", "application/json": "json", "text/mar
 
 
 async def fitting(made: SkillResult, most_bytes: int, share: Share) -> SkillResult:
-    """Return a result whose parts fit into `most_bytes`, the largest ones by reference if needed.
-
-    Raises CannotShare.
-    """
+    """Return a result that fits, its largest parts by reference if needed. Raises CannotShare."""
     if 4 * least_size(made) + _PER_PART * len(made.outputs) <= most_bytes:
         return made
     parts = list(made.outputs)
@@ -115,43 +109,36 @@ async def fitting(made: SkillResult, most_bytes: int, share: Share) -> SkillResu
 
 
 def least_size(made: SkillResult) -> int:
-    """Return a lower bound for the size of a result in a stanza, in bytes. It is computed from
-    lengths alone.
-    """
-    return sum(map(_length, made.outputs))
+    """Return a lower bound for the bytes of a result in a stanza, from lengths alone."""
+    return sum(len(_content(part)) for part in made.outputs)
 
 
-def _length(part: Part) -> int:
-    match part:
-        case skill_outputs.Output():
-            return len(part.text)
-        case File():
-            return len(part.data)
-        case _:
-            return len(part.url)
+def _content(part: Part) -> str | bytes:
+    if isinstance(part, skill_outputs.Output):
+        return part.text
+    return part.data if isinstance(part, File) else part.url
 
 
 def _size(part: Part) -> int:
-    """Return the approximate size of a part in a stanza, in bytes."""
-    match part:
-        case skill_outputs.Output():
-            return _PER_PART + len(part.text.encode(errors="surrogatepass"))
-        case File():
-            return _PER_PART + len(part.data) * 4 // 3
-        case _:
-            return _PER_PART + len(part.url)
+    content = _content(part)
+    if isinstance(content, bytes):
+        return _PER_PART + len(content) * 4 // 3
+    return _PER_PART + len(content.encode(errors="surrogatepass"))
 
 
 def _file_of(part: skill_outputs.Output | File, index: int) -> File:
     if isinstance(part, File):
         return part
     kind = part.media_type.partition(";")[0].strip().lower()
-    name = part.name or ("output" if index == 0 else f"output-{index + 1}")
+    name = part.name or _numbered(index)
     if "." not in name:
         name = f"{name}.{_EXTENSIONS.get(kind, 'txt')}"
-    return File(
-        part.text.encode(), f"{kind}; charset=utf-8" if kind.startswith("text/") else kind, name
-    )
+    charset = "; charset=utf-8" if kind.startswith("text/") else ""
+    return File(part.text.encode(), f"{kind}{charset}", name)
+
+
+def _numbered(index: int) -> str:
+    return "output" if index == 0 else f"output-{index + 1}"
 
 
 _log = structlog.get_logger("component.tasks")
@@ -159,30 +146,20 @@ _log = structlog.get_logger("component.tasks")
 
 def result_of(skill: Skill, made: SkillResult) -> Result:
     """Return the result of a skill. Artifacts without a name get a unique one (EXE-011)."""
-    outputs: tuple[Output, ...]
-    if len(made.outputs) == 1:
-        (only,) = made.outputs
-        outputs = (_artifact(only, only.name or "output"),)
-    else:
-        outputs = _named(made)
-    return Result(
-        skill=skill.name,
-        is_error=made.is_error,
-        outputs=outputs,
-        usage=Usage(duration_ms=round(made.duration * 1000)),
-    )
-
-
-def _named(made: SkillResult) -> tuple[Output, ...]:
-    taken = {output.name for output in made.outputs if output.name}
     outputs: list[Output] = []
-    for number, one in enumerate(made.outputs):
-        name = one.name or ("output" if number == 0 else f"output-{number + 1}")
+    taken = {one.name for one in made.outputs} if len(made.outputs) > 1 else set()
+    for index, one in enumerate(made.outputs):
+        name = one.name or _numbered(index)
         while one.name is None and name in taken:
             name += "-"
         taken.add(name)
         outputs.append(_artifact(one, name))
-    return tuple(outputs)
+    return Result(
+        skill=skill.name,
+        is_error=made.is_error,
+        outputs=tuple(outputs),
+        usage=Usage(duration_ms=round(made.duration * 1000)),
+    )
 
 
 def _artifact(part: Part, name: str) -> Output:
@@ -193,9 +170,7 @@ def _artifact(part: Part, name: str) -> Output:
 
 
 def checked(skill: Skill, result: Result, most_bytes: int) -> Result | StanzaError:
-    """Return the result, or the error if it cannot be sent: two artifacts have the same name, or it
-    is too large.
-    """
+    """Return the result, or an error if it is too large or two artifacts have the same name."""
     names = [output.name for output in result.outputs]
     if len(set(names)) != len(names):
         _log.error("a skill returned two outputs with the same name", skill=skill.name, names=names)
@@ -206,37 +181,34 @@ def checked(skill: Skill, result: Result, most_bytes: int) -> Result | StanzaErr
 
 def error_of(skill: Skill, error: Exception) -> StanzaError:
     """Return the stanza error for what `component.skills.calling.call` raised."""
+    repeatable = skill.annotations.repeatable
     match error:
         case InvalidParam(name=None):
             return errors.malformed(str(error))
         case InvalidParam(name=str() as name):
-            found = errors.invalid_param(name, error.reason)
-            found.text = str(error)  # the path inside the parameter, if there is one
-            return found
+            # the path inside the parameter, if there is one
+            return _with_text(errors.invalid_param(name, error.reason), str(error))
         case SkillTimeout():
-            return errors.timed_out(repeatable=skill.annotations.repeatable)
-        case SkillInterrupted() if not skill.annotations.repeatable:
-            found = errors.outcome_unknown()
-            found.text = str(error)
-            return found
+            return errors.timed_out(repeatable=repeatable)
+        case SkillInterrupted() if not repeatable:
+            return _with_text(errors.outcome_unknown(), str(error))
         case SkillUnavailable():
-            repeatable = skill.annotations.repeatable or not error.begun
-            found = errors.remote_failure(repeatable=repeatable)
-            found.text = str(error)
-            return found
+            found = errors.remote_failure(repeatable=repeatable or not error.begun)
+            return _with_text(found, str(error))
         case CapabilityMissing():
             return errors.forbidden(str(error))
         case SkillFailed(__cause__=Denied() as denied):
-            found = errors.denied()
-            found.text = denied.reason or found.text
-            return found
+            return _with_text(errors.denied(), denied.reason)
         case SkillFailed(reason=str() as reason) if reason:
             _log.warning("a skill was stopped", skill=skill.name, reason=reason)
-            found = errors.internal()
-            found.text = str(error)
-            return found
+            return _with_text(errors.internal(), str(error))
     _log.error("a skill failed", skill=skill.name, exc_info=error.__cause__ or error)
     return errors.internal()
+
+
+def _with_text(error: StanzaError, text: str) -> StanzaError:
+    error.text = text or error.text
+    return error
 
 
 class _Artifact(msgspec.Struct):
@@ -254,18 +226,16 @@ class Parts:
 
     Args:
         most_bytes: the maximum size of their texts together.
+
+    Attributes:
+        all: all parts in the order in which they were published.
     """
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
         self._bytes = 0
         self._artifacts: dict[str, _Artifact] = {}
-        self._shown: list[Output] = []
-
-    @property
-    def all(self) -> Sequence[Output]:
-        """All parts in the order in which they were published."""
-        return tuple(self._shown)
+        self.all: list[Output] = []
 
     def next(self, name: str, text: str, media_type: str, *, last: bool) -> Output | None:
         """Return the next part of an artifact; None if an earlier execution has published it.
@@ -295,12 +265,10 @@ class Parts:
         artifact.texts.append(part.text)
         artifact.ended = part.last
         self._bytes += len(part.text.encode())
-        self._shown.append(part)
+        self.all.append(part)
 
     def completed(self, result: Result) -> Result:
-        """Return the result with every artifact complete (ART-004); an artifact that the skill also
-        returned appears once.
-        """
+        """Return the result with every artifact complete (ART-004), and each only once."""
         whole = {
             name: Output(name=name, type=artifact.type, text="".join(artifact.texts))
             for name, artifact in self._artifacts.items()

@@ -19,39 +19,22 @@ from component.skills.outputs import File, Link
 from component.skills.skill import Skill
 from component.store.notifications import Notification
 from component.tasks.gate import Approvers, Gate
-from component.tasks.request import Origin, Request
-from xep.data_forms import Form
+from component.tasks.request import Request
 from xep.fluux_agent.confirm import Confirm
 from xep.fluux_agent.task import Input, Task
 from xep.jid import JID
 from xep.result_sets import PAGE_ROOM
 
 
-class Certainty(msgspec.Struct, frozen=True, kw_only=True):
-    """When an answer in words is certainly meant for a question.
-
-    Another question that was closed less than `closed_ms` ago, without the person's own answer,
-    makes it uncertain. Words that name nothing count for a question that was asked at least
-    `stands_ms` ago.
-    """
-
-    stands_ms: int = 3_000
-    closed_ms: int = 60_000
-
-
 class QueueLimits(msgspec.Struct, frozen=True):
-    """The limits of one queue: tasks that run at once, and tasks that start in a minute; None: no
-    limit.
-    """
+    """The limits of one queue: tasks that run at once, and tasks that start in a minute."""
 
     running: int
     per_minute: float | None = None
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """The maximum number of ended tasks that are retained for one principal, and their maximum
-    size.
-    """
+    """The maximum number and size of the ended tasks that are retained for one principal."""
 
     tasks: int = 1_000
     bytes: int = 16_000_000
@@ -79,8 +62,7 @@ class TaskLimits(msgspec.Struct, frozen=True, kw_only=True):
     the bounds of named queues. Requests of open tasks of a principal have at most `open_bytes`
     together, and `kept` bounds what is kept of its ended ones; it has at most
     `records_per_principal` replay records. At most `held_per_person` notifications of one agent are
-    held for a person. `certainty` is what an answer in
-    words is held against. The entries of a page have at most `page_room` bytes.
+    held for a person. The entries of a page have at most `page_room` bytes.
     """
 
     inline_s: float = 10.0
@@ -90,7 +72,6 @@ class TaskLimits(msgspec.Struct, frozen=True, kw_only=True):
     running_total: int = 64
     running_per_principal: int = 16
     ask_expires_s: float = 86400.0
-    certainty: Certainty = Certainty()
     poll_after_s: int = 5
     retry_after_s: int = 5
     drain_s: float = 10.0
@@ -143,9 +124,7 @@ class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         find: returns a skill by its name, for any principal; None if it does not exist.
-        gate: decides who may use which skill.
         may_use: returns whether a principal may execute a skill now.
-        approvers: determines who has to confirm a request.
         threads: runs plain skills.
         names: returns the names of all skills that this instance has; None for any.
         late: returns the names of sources of skills that are not ready yet, or of which
@@ -178,9 +157,7 @@ class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeletedTask(msgspec.Struct, frozen=True):
-    """A task that its principal could see and that was deleted: its id, the bare JID of the
-    principal, and the address at which it was accepted.
-    """
+    """A deleted task that its principal, a bare JID, could see; `target` had accepted it."""
 
     id: str
     principal: str
@@ -194,37 +171,28 @@ was withheld, because the person wants no such messages; or it was returned as a
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """An open confirmation or input, and the persons who were asked.
+    """An open confirmation or input of the task of a request, and the persons who were asked.
 
-    `asked` are bare JIDs; `agent` is the address that asks, `thread` is the thread of its messages.
-    It was asked at `put_at`; `lapsed` says that it has expired without an answer. `operator` is the
-    operator who caused it, if the principal did not. `chosen` names the parameters that a model has
-    chosen after reading strangers. `shown` says whether the person for whom it was looked up has
-    got its message.
+    `asked` are bare JIDs; `thread` is the thread of its messages. It was asked at `put_at`;
+    `lapsed` says that it has expired without an answer. `shown` says whether the person for whom it
+    was looked up has got its message.
     """
 
     id: str
     task: str
     revision: int
-    agent: JID
-    principal: JID
-    requester: JID
+    request: Request
     asked: tuple[JID, ...]
     thread: str
     content: Confirm | Input
-    conversational: bool
     put_at: datetime
     lapsed: bool = False
-    lang: str | None = None
-    operator: str = ""
-    chosen: tuple[str, ...] = ()
     shown: Shown = "shown"
 
 
 class Naming(msgspec.Struct, frozen=True):
-    """How an answer in words identifies its question: by a thread, by the beginning of its
-    identifier, or not at all. None of these is proof, because others can cause questions that also
-    match.
+    """How an answer in words identifies its question, if it does. None of it is proof, because
+    others can cause questions that also match.
     """
 
     thread: str | None = None
@@ -241,31 +209,21 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     `thread` is the thread that the request named, or else the task's id. `question` is the question
     that the change asked, or that expired with it: the persons who were asked get a message besides
     the event. For a model's call only the question is sent; the model reports the rest.
-    `unrequested` says that the work is not the principal's own request.
     """
 
     task: Task
-    agent: JID
-    principal: JID
-    requester: JID
+    request: Request
     thread: str
-    conversational: bool
     final: bool
     question: Question | None = None
-    lang: str | None = None
-    origin: Origin = "iq"
-    unrequested: bool = False
 
 
 class Listener(Protocol):
     """Sends messages about tasks. Called on the event loop after the commit, never before."""
 
     def changed(self, notice: Notice) -> Delivery | None:
-        """Send the message of a change of a task. Must neither wait nor raise. Return the delivery
-        of the message, or None if it cannot be sent now.
-
-        A message that must be sent (a final event, a question) and was not written is sent again
-        later.
+        """Send the message of a change, and return its delivery; None if it cannot be sent now.
+        Must neither wait nor raise. What must be sent and was not written is sent again later.
         """
 
     def released(self, task: str) -> None:
@@ -275,11 +233,4 @@ class Listener(Protocol):
         """Note that a task that its principal could see was deleted."""
 
     async def handled(self) -> bool:
-        """Wait until the server has handled everything written so far; return False if the
-        connection was lost before that.
-        """
-
-
-def form_of(question: Question) -> Form | None:
-    """Return the form of an input; None for a confirmation."""
-    return question.content.form if isinstance(question.content, Input) else None
+        """Wait until the server has handled what was written; False: the connection was lost."""

@@ -36,10 +36,8 @@ FAR: Final = 2**53
 
 
 class Window(msgspec.Struct, frozen=True):
-    """The requested page: `size` entries, after the first `skip` ones.
-
-    It lies between `after` and `before`, both excluded; None means no limit. A page that is read
-    `backwards` ends before `before`.
+    """The requested page: `size` entries, after the first `skip` ones, between `after` and
+    `before`. A page that is read `backwards` ends before `before`.
     """
 
     size: int
@@ -50,10 +48,7 @@ class Window(msgspec.Struct, frozen=True):
 
 
 def window(request: ResultSet | None) -> Window:
-    """Return the window of a request; None requests the first page.
-
-    Raises: StanzaError: `malformed`; the request describes no page (COM-026).
-    """
+    """Return the window of a request, None for the first page. Raises StanzaError (COM-026)."""
     if request is None:
         return Window(MOST, 0, None, None, backwards=False)
     try:
@@ -70,20 +65,14 @@ def window(request: ResultSet | None) -> Window:
 
 
 def number(key: str) -> int:
-    """Return the number in a key of a result set.
-
-    Raises:
-        StanzaError: `malformed`; the key is not from a result set of this service.
-    """
+    """Return the number in a key of a result set. Raises StanzaError: `malformed`."""
     if not (key.isascii() and key.isdigit() and len(key) <= 16):
         raise errors.malformed("set: the key is not from a result set of this agent")
     return min(int(key), FAR)
 
 
 def fill(found: Iterable[E], made: Callable[[E], P], room: int = PAGE_ROOM) -> list[P]:
-    """Return entries made of one element each, until they take `room` bytes; one at least if there
-    is one.
-    """
+    """Return entries made of one element each, at least one, until they take `room` bytes."""
     page: list[P] = []
     for element in found:
         entry = made(element)
@@ -95,9 +84,8 @@ def fill(found: Iterable[E], made: Callable[[E], P], room: int = PAGE_ROOM) -> l
 
 
 def described(keys: list[str], start: int | None, count: int | None) -> ResultSet:
-    """Return the set for a page of these keys, whose first entry is number `start` of `count`.
-
-    Both are None if counting would take long (XEP-0059 §2.2).
+    """Return the set for a page of these keys, whose first entry is number `start` of `count`; both
+    are None if counting would take long (XEP-0059 §2.2).
     """
     if not keys:
         return ResultSet(count=count)
@@ -116,9 +104,7 @@ def earlier(database: Database, who: JID, at: JID, tasks: Sequence[str]) -> bool
 
 
 def whole_task(database: Database, row: Row) -> Task:
-    """Return the whole task of a row (TSK-007): before its end the artifacts so far, afterwards its
-    outcome.
-    """
+    """Return the whole task of a row (TSK-007): its artifacts so far, or its outcome."""
     asked = question_rows.open_of(database, row.id) if row.state == "input-required" else None
     return _task(
         row,
@@ -135,15 +121,13 @@ def list_(database: Database, who: JID, at: JID, query: Tasks, limits: TaskLimit
     tasks. The tasks are not counted, so only a page that contains all of them has a count. The
     number of retained ended tasks is counted up to its limit.
 
-    Raises:
-        StanzaError: `malformed`; the request describes no page. `feature-not-implemented`; the page
-            is requested by `<index/>` (XEP-0059 §2.6).
+    Raises StanzaError: `malformed`; the request describes no page. `feature-not-implemented`; the
+    page is requested by `<index/>` (XEP-0059 §2.6).
     """
     asked = window(query.page)
     if asked.skip:
         raise StanzaError(
-            "feature-not-implemented",
-            "set: <index/> is not supported; use <after/> or <before/>",
+            "feature-not-implemented", "set: <index/> is not supported; use <after/> or <before/>"
         )
     ended, ended_bytes = rows.kept_of(database, str(who), limits.kept.most_tasks)
     found = _listed(database, rows.theirs(database, who, at), query, asked)
@@ -168,11 +152,11 @@ def _listed(database: Database, meant: rows.Filter, query: Tasks, asked: Window)
     """Return the rows of a page, in the requested order, and the one after them."""
     for condition, value in (("state = ?", query.state), ("context = ?", query.context)):
         if value is not None:
-            meant.add(condition, value)
+            meant[condition] = (value,)
     if asked.after is not None:
-        meant.add("created <= ? AND (created < ? OR id > ?)", *_place(asked.after))
+        meant["created <= ? AND (created < ? OR id > ?)"] = _place(asked.after)
     if asked.before is not None:
-        meant.add("created >= ? AND (created > ? OR id < ?)", *_place(asked.before))
+        meant["created >= ? AND (created > ? OR id < ?)"] = _place(asked.before)
     tail = ", id DESC" if asked.backwards else " DESC, id"
     most = asked.size + 1
     if query.since is None:
@@ -181,11 +165,11 @@ def _listed(database: Database, meant: rows.Filter, query: Tasks, asked: Window)
     # those created earlier that changed since: few, as they were in progress then. The second part
     # uses the index of changes; an expression keeps the database from using the other index.
     since = rows.milliseconds(query.since)
-    meant.add("updated >= ?", since)
+    meant["updated >= ?"] = (since,)
     parts = [("created >= ?", "created"), ("created + 0 < ?", "created + 0")]
     found: list[Row] = []
     for condition, order in reversed(parts) if asked.backwards else parts:
-        part = rows.Filter([*meant.conditions, condition], [*meant.values, since])
+        part = {**meant, condition: (since,)}
         found += rows.listed(database, part, order + tail, most - len(found))
         if len(found) == most:
             break
@@ -199,10 +183,8 @@ def events(
     such task.
 
     The page with the first event lists the gaps. Events that are dropped between two pages are in
-    neither; the missing revisions show it, because revisions are the keys.
-
-    Raises:
-        StanzaError: `malformed`; the request describes no page.
+    neither; the missing revisions show it, because revisions are the keys. Raises StanzaError:
+    `malformed`; the request describes no page.
     """
     asked = window(query.page)
     after = 0 if asked.after is None else number(asked.after)
@@ -211,18 +193,16 @@ def events(
     if row is None:
         return None
     since = max(0, min(query.since, row.revision))
-    kept = rows.event_revisions(database, row.id, since)
+    later = "SELECT revision FROM events WHERE task = ? AND revision > ? ORDER BY revision"
+    kept = rows.column(database, later, row.id, since)
     gaps = _gaps(since, kept, row.revision)
     here = [revision for revision in kept if after < revision < before][asked.skip :]
     here = here[-asked.size :] if asked.backwards and asked.size else here[: asked.size]
     first = here[:1] == kept[:1]
     room -= sum(len(encode(gap)) for gap in gaps) if first else 0
     edges = (here[0], here[-1]) if here else (1, 0)
-
-    def told(event: rows.Event) -> Task:
-        return rows.event_of(event.of(row), rows.decoded(event.detail))
-
-    page = fill(rows.events_of(database, row.id, *edges, backwards=asked.backwards), told, room)
+    found = rows.events_of(database, row, *edges, backwards=asked.backwards)
+    page = fill(found, lambda event: rows.event_of(*event), room)
     if asked.backwards:
         page.reverse()
     shown = [task.revision for task in page]
@@ -241,15 +221,12 @@ def events(
 
 
 def _place(key: str) -> tuple[int, int, str]:
-    """Return the parameters that compare with the position of a task in the list."""
     created, _, task = key.partition("-")
     return number(created), number(created), task
 
 
 def _gaps(since: int, kept: Sequence[int], present: int) -> tuple[Gap, ...]:
-    """Return the revisions after `since`, up to the `present` one, whose events are no longer
-    stored.
-    """
+    """Return the revisions after `since` whose events are no longer stored."""
     edges = [since, *kept, present + 1]
     return tuple(
         Gap(first=before + 1, last=after - 1)
@@ -259,9 +236,7 @@ def _gaps(since: int, kept: Sequence[int], present: int) -> tuple[Gap, ...]:
 
 
 def _task(
-    row: Row,
-    outputs: tuple[Output, ...] = (),
-    question: Input | Confirm | None = None,
+    row: Row, outputs: tuple[Output, ...] = (), question: Input | Confirm | None = None
 ) -> Task:
     """Return the task of a row. A result or failure that the row lacks is left out."""
     request = rows.request_of(row)

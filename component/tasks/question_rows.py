@@ -24,8 +24,18 @@ import msgspec
 
 from component.store.database import Database, Value
 from component.store.schema import Table
-from component.tasks.protocol import Certainty, Naming, Question
-from component.tasks.rows import TERMINAL, Row, milliseconds, moment, request_of, steady
+from component.tasks.protocol import Naming, Question
+from component.tasks.rows import (
+    NOT_ENDED,
+    Row,
+    column,
+    exists,
+    load,
+    milliseconds,
+    moment,
+    request_of,
+    steady,
+)
 from xep.binding import encode, read
 from xep.fluux_agent.confirm import Confirm
 from xep.fluux_agent.task import Input
@@ -71,9 +81,7 @@ TABLES: Final = (
             answered_at BIGINT,
             asked_at BIGINT
         """,
-        indexes={
-            "inputs_task": "(task)",
-        },
+        indexes={"inputs_task": "(task)"},
         sqlite=CLOSE_ASKED_SQLITE,
         postgres=CLOSE_ASKED_POSTGRES,
         kept="part of a task",
@@ -107,15 +115,10 @@ TABLES: Final = (
             shown TEXT {C} NOT NULL DEFAULT 'shown',
             PRIMARY KEY (jid, agent, input)
         """,
-        indexes={
-            "recent_questions_input": "(input)",
-        },
+        indexes={"recent_questions_input": "(input)"},
         kept="part of a task",
     ),
 )
-
-
-QuestionKind = Literal["confirm", "input"]
 
 
 class InputRow(msgspec.Struct):
@@ -129,7 +132,7 @@ class InputRow(msgspec.Struct):
     id: str
     task: str
     step: str
-    kind: QuestionKind
+    kind: Literal["confirm", "input"]
     question: str
     hash: str | None
     revision: int
@@ -143,7 +146,7 @@ class InputRow(msgspec.Struct):
     @property
     def content(self) -> Confirm | Input:
         """Return the decoded question."""
-        return asked_in(self.question)
+        return _decode(self.question)
 
     def lapsed(self, steady: int) -> bool:
         """Return whether the question has expired at this time of the steady clock."""
@@ -154,9 +157,7 @@ _AT: Final = "(t.target = ? OR substr(t.target, 1, CAST(? AS INTEGER)) = ?)"
 """Restricts the tasks `t` to one agent: people answer its bare address, whichever of its addresses
 received the request. `_at_values` returns the parameters.
 """
-
-_NOT_ENDED: Final = " AND ".join(f"t.state <> '{state}'" for state in sorted(TERMINAL))
-"""Written without a list, as in `component.tasks.rows`."""
+_NOT_ENDED: Final = NOT_ENDED.replace("state", "t.state")
 INPUT_COLUMNS: Final = ", ".join(InputRow.__struct_fields__)
 
 _SHOWN: Final = (
@@ -166,69 +167,59 @@ _SHOWN: Final = (
 
 
 def _at_values(at: JID) -> tuple[str, int, str]:
-    """Return the parameters of `_AT`."""
     bare = str(at.bare)
     return bare, len(bare) + 1, f"{bare}/"
 
 
-def open_of(database: Database, task: str) -> InputRow | None:
-    """Return the open question of a task."""
-    found = database.execute(
-        f"SELECT {INPUT_COLUMNS} FROM inputs WHERE task = ? AND state = 'open'",  # noqa: S608
-        (task,),
-    ).fetchone()
-    return None if found is None else InputRow(*found)
-
-
-def asked_in(text: str) -> Confirm | Input:
-    """Decode a question that a row stores as XML."""
+def _decode(text: str) -> Confirm | Input:
     found = read(text, Confirm, Input)
     assert isinstance(found, Confirm | Input)
     return found
 
 
-def approved_of(database: Database, task: str) -> Confirm | None:
-    """Return the last approved confirmation of a task; None if there is none."""
-    found = database.execute(
-        "SELECT question FROM inputs WHERE task = ? AND kind = 'confirm' AND state = 'answered'"
-        " AND answer = 'approve' ORDER BY revision DESC LIMIT 1",
-        (task,),
-    ).fetchone()
-    content = None if found is None else asked_in(found[0])
-    return content if isinstance(content, Confirm) else None
+def _first(database: Database, rest: str, *values: Value) -> InputRow | None:
+    """Return the first row that matches; `rest` follows `WHERE`."""
+    found = database.execute(f"SELECT {INPUT_COLUMNS} FROM inputs WHERE {rest}", values).fetchone()  # noqa: S608
+    return None if found is None else InputRow(*found)
+
+
+def open_of(database: Database, task: str) -> InputRow | None:
+    """Return the open question of a task."""
+    return _first(database, "task = ? AND state = 'open'", task)
 
 
 def input_row(database: Database, id_: str) -> InputRow | None:
     """Return a question by its identifier, regardless of who was asked."""
-    found = database.execute(
-        f"SELECT {INPUT_COLUMNS} FROM inputs WHERE id = ?",  # noqa: S608 - constant columns
-        (id_,),
-    ).fetchone()
-    return None if found is None else InputRow(*found)
+    return _first(database, "id = ?", id_)
 
 
-def asked_of(database: Database, id_: str) -> tuple[JID, ...]:
-    """Return the bare JIDs that were asked, in a fixed order."""
-    found = database.execute("SELECT jid FROM asked WHERE input = ? ORDER BY jid", (id_,))
-    return tuple([JID.parse(jid) for (jid,) in found.fetchall()])
+def approved_of(database: Database, task: str) -> Confirm | None:
+    """Return the last approved confirmation of a task; None if there is none."""
+    rest = (
+        "task = ? AND kind = 'confirm' AND state = 'answered' AND answer = 'approve'"
+        " ORDER BY revision DESC LIMIT 1"
+    )
+    found = _first(database, rest, task)
+    content = None if found is None else found.content
+    return content if isinstance(content, Confirm) else None
+
+
+def _asked(database: Database, id_: str) -> list[JID]:
+    found = column(database, "SELECT jid FROM asked WHERE input = ? ORDER BY jid", id_)
+    return [JID.parse(jid) for jid in found]
 
 
 def question_with(database: Database, row: Row) -> Question | None:
-    """Return the question that belongs to the current revision of a task: the open one, or the one
-    whose expiry made the task fail; None if there is neither.
+    """Return the question of the current revision of a task: the open one, or the one whose expiry
+    made the task fail; None if there is neither.
     """
     state = {"input-required": "open", "failed": "expired"}.get(row.state)
-    found = database.execute(
-        f"SELECT {INPUT_COLUMNS} FROM inputs WHERE task = ? AND state = ?"  # noqa: S608 - constant columns
-        " ORDER BY revision DESC LIMIT 1",
-        (row.id, state),
-    ).fetchone()
-    if found is None:
+    rest = "task = ? AND state = ? ORDER BY revision DESC LIMIT 1"
+    put = _first(database, rest, row.id, state)
+    if put is None:
         return None
-    put = InputRow(*found)
-    asked = asked_of(database, put.id)
-    lapsed = put.state == "expired"
-    return question_of(row, put.content, asked, revision=put.revision, lapsed=lapsed)
+    question = question_of(row, put.content, _asked(database, put.id), put.revision)
+    return msgspec.structs.replace(question, lapsed=put.state == "expired")
 
 
 def open_questions(database: Database, who: JID, at: JID) -> Sequence[Question]:
@@ -244,25 +235,25 @@ def open_questions(database: Database, who: JID, at: JID) -> Sequence[Question]:
     ).fetchall()
     open_: list[Question] = []
     for id_, question, revision, shown, *columns in found:
-        row = Row(*columns)
-        asked = asked_of(database, id_)
-        one = question_of(row, asked_in(question), asked, revision=revision)
+        asked = _asked(database, id_)
+        one = question_of(Row(*columns), _decode(question), asked, revision)
         open_.append(msgspec.structs.replace(one, shown=shown or "shown"))
     return open_
 
 
 def was_asked(database: Database, who: JID, at: JID, name: str) -> bool:
     """Return whether `who` was asked a question that is closed; `name` is its id or thread."""
-    for column, value in (("thread", _thread_key(at, name)), ("input", name)):
-        found = database.execute(
+    now = database.steady
+    return any(
+        exists(
+            database,
             "SELECT 1 FROM asked a JOIN inputs i ON i.id = a.input JOIN tasks t ON t.id = i.task"  # noqa: S608 - constant text
-            f" WHERE a.jid = ? AND a.{column} = ? AND (i.state <> 'open' OR i.expires <= ?)"
+            f" WHERE a.jid = ? AND a.{key} = ? AND (i.state <> 'open' OR i.expires <= ?)"
             f" AND t.retain_until >= ? AND {_AT} LIMIT 1",
-            (str(who.bare), value, database.steady, database.steady, *_at_values(at)),
-        ).fetchone()
-        if found is not None:
-            return True
-    return False
+            *(str(who.bare), value, now, now, *_at_values(at)),
+        )
+        for key, value in (("thread", _thread_key(at, name)), ("input", name))
+    )
 
 
 def _thread_key(at: JID, thread: str) -> str:
@@ -273,10 +264,9 @@ def _thread_key(at: JID, thread: str) -> str:
 def insert(
     database: Database, row: Row, content: Confirm | Input, step: str, asked: Iterable[JID]
 ) -> Question:
-    """Insert the rows of a question that the present revision of a task asks; return the question.
+    """Insert the rows of a question that the present revision of a task asks, and return it.
 
-    `step` is the step that asks ('' before the work begins). It replaces an open question of the
-    task (CNF-016).
+    `step` is the step that asks ('' before the work begins). It replaces an open one (CNF-016).
     """
     close(database, row.id, "withdrawn")
     assert content.expires is not None, "a question needs a time at which it expires"
@@ -295,7 +285,7 @@ def insert(
     )
     people = sorted({str(one.bare) for one in asked})
     question = question_of(row, content, [JID.parse(jid) for jid in people])
-    agent = question.agent.bare
+    agent = question.request.target.bare
     for jid in people:
         database.execute(
             "INSERT INTO asked (input, jid, thread) VALUES (?, ?, ?)",
@@ -311,36 +301,28 @@ def insert(
 
 
 def question_of(
-    row: Row,
-    content: Confirm | Input,
-    asked: Iterable[JID],
-    *,
-    revision: int | None = None,
-    lapsed: bool = False,
+    row: Row, content: Confirm | Input, asked: Iterable[JID], revision: int | None = None
 ) -> Question:
-    """Return a question of a task, which `revision` asked the bare JIDs `asked`; by default the
-    present one did.
-    """
+    """Return a question of a task, which `revision`, or the present one, asked `asked`."""
     request = request_of(row)
     return Question(
         id=content.id,
         task=row.id,
         revision=row.revision if revision is None else revision,
-        agent=request.target,
-        principal=request.principal,
-        requester=request.requester,
+        request=request,
         asked=tuple(asked),
         thread=request.thread or row.id,
         content=content,
-        conversational=request.conversational,
         put_at=moment(row.updated),
-        lapsed=lapsed,
-        lang=request.lang,
-        operator=request.caller_context.operator,
-        chosen=request.caller_context.chosen,
     )
 
 
+STANDS_MS: Final = 3_000
+"""How long a question must have been open for words that name nothing to count."""
+CLOSED_MS: Final = 60_000
+"""How long another question that was closed, without the person's own answer, makes an answer in
+words uncertain.
+"""
 _KEPT_MS: Final = 600_000
 """How long closed questions are stored: several times the period that is checked."""
 
@@ -358,28 +340,25 @@ def written(database: Database, id_: str, withheld: Iterable[JID]) -> None:
     )
 
 
+_TO: Final = "input = ? AND jid = ? AND agent = ?"
+
+
 def is_open(database: Database, id_: str, who: JID, at: JID) -> bool:
     """Return whether the address `at` has asked `who` this question, and it is not closed."""
-    found = database.execute(
-        "SELECT 1 FROM recent_questions WHERE input = ? AND jid = ? AND agent = ?"
-        " AND closed IS NULL",
-        (id_, str(who.bare), str(at.bare)),
-    )
-    return found.fetchone() is not None
+    sql = f"SELECT 1 FROM recent_questions WHERE {_TO} AND closed IS NULL"  # noqa: S608
+    return exists(database, sql, id_, str(who.bare), str(at.bare))
 
 
 def returned(database: Database, id_: str, who: JID, at: JID) -> None:
     """Record that the message of a question from `at` to `who` was returned as an error."""
     database.execute(
-        "UPDATE recent_questions SET shown = 'returned' WHERE input = ? AND jid = ? AND agent = ?",
+        f"UPDATE recent_questions SET shown = 'returned' WHERE {_TO}",  # noqa: S608
         (id_, str(who.bare), str(at.bare)),
     )
 
 
 def close(database: Database, task: str, state: str) -> None:
-    """Record that the open question of a task is closed; `state` is the state in its row after
-    that.
-    """
+    """Close the open question of a task; `state` is the state in its row after that."""
     database.execute(
         "UPDATE recent_questions SET closed = ? WHERE closed IS NULL AND input IN"
         " (SELECT id FROM inputs WHERE task = ? AND state = 'open')",
@@ -388,33 +367,35 @@ def close(database: Database, task: str, state: str) -> None:
     database.execute("UPDATE inputs SET state = ? WHERE task = ? AND state = 'open'", (state, task))
 
 
-class InWords(msgspec.Struct, frozen=True):
-    """An answer in words of `who` to the address `at`: how it names its question, and the rules
-    that it must meet.
+class Answerer(msgspec.Struct, frozen=True):
+    """The JID `who` that answers, and the component's address `at` that it answers to.
 
-    `sent` are the questions whose messages were just written to the person: their rows may not say
-    so yet.
+    `lang` is the language of a reason. `naming` says how an answer in words names its question:
+    it must certainly be meant for this question (CNF-044, CNF-045). `sent` are the questions whose
+    messages were just written to the person: their rows may not say so yet.
     """
 
     who: JID
     at: JID
-    naming: Naming
-    certainty: Certainty = Certainty()
+    lang: str | None = None
+    naming: Naming | None = None
     sent: frozenset[str] = frozenset()
 
 
-def is_certain(database: Database, words: InWords, id_: str, *, stands: bool = True) -> bool:
-    """Return whether an answer in words is certainly meant for the question `id_`.
+def is_certain(database: Database, by: Answerer, id_: str, *, stands: bool = True) -> bool:
+    """Return whether an answer is certainly meant for the question `id_`.
 
     Words that name nothing are meant for the only question that is open or was closed a moment ago,
     or for the newest if all of them are open and come from the person's own requests. `stands` says
     whether the question must have been open for a while then (CNF-045). Only the beginning of its
     identifier can name a question whose message the person has not got.
     """
-    naming, who = words.naming, str(words.who.bare)
+    naming, who = by.naming, str(by.who.bare)
+    if naming is None:
+        return True
     values: list[Value] = [
-        *(database.steady, who, str(words.at.bare)),
-        *(database.steady - words.certainty.closed_ms, id_),
+        *(database.steady, who, str(by.at.bare)),
+        *(database.steady - CLOSED_MS, id_),
     ]
     also = ""
     if naming.thread is not None:
@@ -433,7 +414,7 @@ def is_certain(database: Database, words: InWords, id_: str, *, stands: bool = T
     shown = {question: shown for question, _, _, shown in found}
     if id_ not in times:
         return False
-    is_shown = shown[id_] == "shown" or (shown[id_] == "waiting" and id_ in words.sent)
+    is_shown = shown[id_] == "shown" or (shown[id_] == "waiting" and id_ in by.sent)
     if not (is_shown or naming.beginning):
         return False
     asked_at = times.pop(id_)
@@ -441,25 +422,20 @@ def is_certain(database: Database, words: InWords, id_: str, *, stands: bool = T
         is_newest = not also and all(asked_at > other for other in times.values())
         if not (is_newest and all(unclosed for _, _, unclosed, _ in found)):
             return False
-        if not _all_from(database, who, [id_, *times]):
+        if not all(_is_from(database, who, question) for question in (id_, *times)):
             return False
     if also or not stands:
         return True
-    return bool(database.steady - asked_at >= words.certainty.stands_ms)
+    return bool(database.steady - asked_at >= STANDS_MS)
 
 
-def _all_from(database: Database, who: str, questions: Sequence[str]) -> bool:
-    """Return whether all these questions come from requests of `who`, and none from an operator."""
-    columns = ", ".join(f"t.{name}" for name in Row.__struct_fields__)
-    for question in questions:
-        found = database.execute(
-            f"SELECT {columns} FROM inputs i JOIN tasks t ON t.id = i.task WHERE i.id = ?",  # noqa: S608
-            (question,),
-        ).fetchone()
-        row = None if found is None else Row(*found)
-        if row is None or row.principal != who or request_of(row).caller_context.operator:
-            return False
-    return True
+def _is_from(database: Database, who: str, question: str) -> bool:
+    """Return whether a question comes from a request of `who`, and not from an operator."""
+    tasks = column(database, "SELECT task FROM inputs WHERE id = ?", question)
+    row = load(database, tasks[0], lock=False) if tasks else None
+    if row is None or row.principal != who:
+        return False
+    return not request_of(row).caller_context.operator
 
 
 def confirmation_to(database: Database, who: JID, at: JID, id_: str) -> str | None:
@@ -468,19 +444,18 @@ def confirmation_to(database: Database, who: JID, at: JID, id_: str) -> str | No
     An id that never existed, one sent to somebody else and one no longer retained are one query
     without a row, so neither the answer nor its timing distinguishes them (CNF-035, CNF-036).
     """
-    found = database.execute(
+    found = column(
+        database,
         "SELECT i.task FROM asked a JOIN inputs i ON i.id = a.input JOIN tasks t ON t.id = i.task"  # noqa: S608
         " WHERE a.jid = ? AND a.input = ? AND i.kind = 'confirm'"
         f" AND {_AT} AND (({_NOT_ENDED}) OR t.retain_until >= ?)",
-        (str(who.bare), id_, *_at_values(at), database.steady),
-    ).fetchone()
-    return None if found is None else found[0]
+        *(str(who.bare), id_, *_at_values(at), database.steady),
+    )
+    return found[0] if found else None
 
 
 def store_answer(database: Database, put: InputRow, text: str, who: JID) -> None:
-    """Record the answer that counts, and that `who` gave it; for everybody else who was asked the
-    question was closed.
-    """
+    """Record the answer that counts; for everybody else who was asked the question was closed."""
     database.execute(
         "DELETE FROM recent_questions WHERE input = ? AND jid = ?", (put.id, str(who.bare))
     )
@@ -496,9 +471,7 @@ def store_answer(database: Database, put: InputRow, text: str, who: JID) -> None
 
 
 def expire_sooner(database: Database, downtime: int, back_at: int) -> None:
-    """Let the questions that were asked before the service was down expire sooner by that time, in
-    milliseconds of the steady clock.
-    """
+    """Let questions asked before `back_at` expire sooner, by the downtime in milliseconds."""
     database.execute(
         "UPDATE tasks SET wake_at = ? WHERE id IN (SELECT task FROM inputs WHERE state = 'open'"
         " AND asked_at <= ?) AND state = 'input-required'",

@@ -22,7 +22,7 @@ from component.tasks import question_rows, rows
 from component.tasks.changes import KEEP, Change, Transaction, change
 from component.tasks.journal import Recorded, end_step, nothing_ran
 from component.tasks.queries import whole_task
-from component.tasks.question_rows import InputRow, InWords
+from component.tasks.question_rows import Answerer, InputRow, is_certain
 from component.tasks.request import Request
 from component.tasks.rows import TERMINAL, Row
 from xep.binding.conversion import format_datetime
@@ -52,18 +52,10 @@ _LARGEST_EXACT: Final = 2**53 - 1
 """Up to here every JSON reader sees the same integer (RFC 7493 §2.2)."""
 
 
-class Reply(msgspec.Struct, frozen=True):
-    """An answer: its values; or None if the person declined, with the `reason`."""
-
-    values: dict[str, Any] | None
-    reason: str = ""
-
-    def encoded(self) -> str:
-        """Return the JSON to store as the result of the step that asked; equal for equal
-        content.
-        """
-        kept = {"declined": self.reason} if self.values is None else {"value": self.values}
-        return msgspec.json.encode(kept, order="deterministic").decode()
+def encoded_reply(values: dict[str, Any] | None) -> str:
+    """Return the JSON to store of an answer, equal for equal content; None: it was declined."""
+    kept = {"declined": ""} if values is None else {"value": values}
+    return msgspec.json.encode(kept, order="deterministic").decode()
 
 
 def input_for(
@@ -73,16 +65,13 @@ def input_for(
     id: str,  # noqa: A002 - the attribute's own name
     revision: int,
     expires: datetime,
-    lang: str | None = "en",
 ) -> Input:
-    """Return the question `text`, whose answer must match `schema`, a JSON Schema of type
-    object.
-    """
+    """Return the question `text`, whose answer must match `schema`, a JSON Schema of an object."""
     return Input(
         id=id,
         revision=revision,
         expires=expires,
-        questions=(Question(text=text, lang=lang),),
+        questions=(Question(text=text, lang="en"),),
         schema=InputSchema(json=schema),
         form=schema_form(schema, NAMESPACE, title=text),
     )
@@ -93,10 +82,9 @@ def schema_of(question: Input) -> dict[str, Any]:
     return msgspec.json.decode(question.schema.json, type=dict[str, Any])
 
 
-def read_answer(schema: Schema, answer: InputAnswer) -> Reply:
-    """Decode an answer. `check` validates it.
-
-    Raises StanzaError: `malformed`, or `invalid-param` for a field whose value has the wrong type.
+def read_answer(schema: Schema, answer: InputAnswer) -> dict[str, Any] | None:
+    """Decode an answer, None if the person declines. Raises StanzaError: `malformed`, or
+    `invalid-param` for a value of the wrong type.
     """
     if answer.form is not None and answer.params is None:
         return _read_form(schema, answer.form)
@@ -108,13 +96,11 @@ def read_answer(schema: Schema, answer: InputAnswer) -> Reply:
         raise errors.malformed(f"The JSON of the answer cannot be read: {error}") from error
     if not isinstance(values, dict):
         raise errors.malformed("The answer is not a JSON object.")
-    return Reply(_plain(values))
+    return {key: _plain(value) for key, value in values.items()}
 
 
 def only_value(question: Input) -> Property | None:
-    """Return the property that a text answers: the only required one, else the only one that there
-    is; None if there are several.
-    """
+    """Return the property that a text answers: the only required one, else the only one."""
     properties = properties_of(schema_of(question))
     needed = [each for each in properties if each.required]
     able = needed or [each for each in properties if is_sayable(each)]
@@ -133,10 +119,7 @@ def is_sayable(declared: Property) -> bool:
 
 
 def check(schema: Schema, values: Mapping[str, Any]) -> None:
-    """Validate the values against the schema (JSON Schema 2020-12).
-
-    Raises StanzaError: `invalid-param`, which names the property.
-    """
+    """Validate the values. Raises StanzaError: `invalid-param`, which names the property."""
     try:
         wrong = SchemaValidator(schema).mismatch(dict(values))
     except DeclarationError as error:
@@ -145,9 +128,9 @@ def check(schema: Schema, values: Mapping[str, Any]) -> None:
         raise errors.invalid_param(wrong.member or "answer", wrong.reason)
 
 
-def _read_form(schema: Schema, form: Form) -> Reply:
+def _read_form(schema: Schema, form: Form) -> dict[str, Any] | None:
     if form.type == "cancel":
-        return Reply(None)
+        return None
     if form.type != "submit":
         raise errors.malformed('The form of an answer has type "submit" or "cancel".')
     try:
@@ -157,7 +140,7 @@ def _read_form(schema: Schema, form: Form) -> Reply:
         if name == FORM_TYPE:
             raise errors.malformed(str(error)) from None
         raise errors.invalid_param(name, reason) from None
-    return Reply(_plain(values))
+    return {key: _plain(value) for key, value in values.items()}
 
 
 def _plain(value: Any) -> Any:
@@ -171,33 +154,15 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def ask_confirmation(tx: Transaction, row: Row, confirm: Confirm, asked: Iterable[JID]) -> Change:
-    """Ask `asked` for a confirmation, which any one of them can answer: the task waits for it.
-
-    `confirm` comes from `confirm_for`. If the deadline has passed the change is the failure of the
-    task instead, and nobody is asked. Raises TransitionError.
-    """
-    return _ask(tx, row, confirm, "", asked)
-
-
-def ask_input(
-    tx: Transaction, row: Row, ids: tuple[str, str], text: str, schema: msgspec.Raw, expires: int
+def ask_question(
+    tx: Transaction, row: Row, content: Confirm | Input, asked: Iterable[JID], step: str = ""
 ) -> Change:
-    """Ask the principal a question of the skill: the task waits for the answer (INP-001).
+    """Ask `asked` for a confirmation or an input, which any one of them can answer: the task is
+    `input-required`, its run ends here, and only rows remain.
 
-    `ids` are the step, whose result the answer becomes as the JSON of a `Reply`, and an id that is
-    new for every question (INP-003). `schema` is a JSON Schema of type object, and `expires` comes
-    from `lapses`. Otherwise like `ask_confirmation`.
+    The answer to an input becomes the result of `step`. If the deadline has passed the change is
+    the failure of the task instead, and nobody is asked. Raises TransitionError.
     """
-    step, id_ = ids
-    put = input_for(text, schema, id=id_, revision=row.revision + 1, expires=rows.moment(expires))
-    return _ask(tx, row, put, step, (JID.parse(row.principal),))
-
-
-def _ask(
-    tx: Transaction, row: Row, content: Confirm | Input, step: str, asked: Iterable[JID]
-) -> Change:
-    """Set the task to `input-required`; its run ends here and only rows remain."""
     assert content.expires is not None, "a question needs a time at which it expires"
     due = rows.next_due(tx, row, rows.steady(tx, rows.milliseconds(content.expires)))
     made = change(tx, row, "input-required", content, owner=None, wake_at=due)
@@ -210,9 +175,8 @@ def _ask(
 def lapse(tx: Transaction, row: Row) -> Change | None:
     """Fail a task whose open question has expired; return None if none has.
 
-    The error is `confirmation-expired` or `input-expired`, never a denial (CNF-038, CNF-039,
-    INP-013). If the deadline of the task has passed too, that is the reason of the failure
-    (EXE-026).
+    It is no denial (CNF-038, CNF-039, INP-013). If the deadline of the task has passed too, that is
+    the reason of the failure (EXE-026).
     """
     if row.state != "input-required":
         return None
@@ -224,9 +188,20 @@ def lapse(tx: Transaction, row: Row) -> Change | None:
     error = errors.confirmation_expired() if found.kind == "confirm" else errors.input_expired()
     if late:
         error = errors.deadline_expired()
-    failure = Failure.of(error, repeatable=nothing_ran(tx, row.id))
-    made = change(tx, row, "failed", failure)
+    made = change(tx, row, "failed", Failure.of(error, repeatable=nothing_ran(tx, row.id)))
     return msgspec.structs.replace(made, question=question_rows.question_with(tx, made.row))
+
+
+def ask_input(
+    tx: Transaction, row: Row, ids: tuple[str, str], text: str, schema: msgspec.Raw, expires: int
+) -> Change:
+    """Ask the principal a question of the skill (INP-001), otherwise like `ask_question`.
+
+    `ids` are the step that asks, and a new id (INP-003). `expires` comes from `lapses`.
+    """
+    step, id_ = ids
+    put = input_for(text, schema, id=id_, revision=row.revision + 1, expires=rows.moment(expires))
+    return ask_question(tx, row, put, (JID.parse(row.principal),), step)
 
 
 # Decisions and answers. The task's row is locked: of several answers, from any person and any
@@ -239,10 +214,9 @@ _SOME: Final = "und"
 class Judgement(msgspec.Struct, frozen=True):
     """The outcome of a decision or an answer.
 
-    `error` is the reason for a refusal; `change` is committed with it and must be published even if
-    there is an error, such as the expiry of the question. `task` is the task after an answer that
-    is not refused. A `change` to running with an owner must be executed. `uncertain` says that
-    nothing was judged, because the answer may be meant for another question.
+    `error` is the reason for a refusal; `change` must be published even then, such as the expiry of
+    the question, and executed if it is to running with an owner. `task` is the task after an answer
+    that is not refused. `uncertain` says that the answer may be meant for another question.
     """
 
     error: StanzaError | None = None
@@ -251,28 +225,11 @@ class Judgement(msgspec.Struct, frozen=True):
     uncertain: bool = False
 
 
-class Answerer(msgspec.Struct, frozen=True):
-    """The bare JID `who` that answers, and the component's address `at` that it answers to.
-
-    `lang` is the language of a reason. `words` is given for an answer that does not contain the
-    identifier of its question: it must certainly be meant for this question (CNF-044, CNF-045).
-    """
-
-    who: JID
-    at: JID
-    lang: str | None = None
-    words: InWords | None = None
-
-    def is_certain(self, tx: Transaction, put: InputRow, *, stands: bool) -> bool:
-        """Return whether the answer is certainly meant for a question."""
-        return self.words is None or question_rows.is_certain(tx, self.words, put.id, stands=stands)
-
-
 def decide(tx: Transaction, by: Answerer, decision: Decision) -> Judgement:
     """Judge a decision, in the order of the specification (CNF-032).
 
     An approved task is queued: before it runs, the principal's permission is checked again
-    (CNF-042). Raises the errors of the storage; nothing is committed then.
+    (CNF-042).
     """
     task = question_rows.confirmation_to(tx, by.who, by.at, decision.id)
     row = None if task is None else rows.load(tx, task)
@@ -280,7 +237,9 @@ def decide(tx: Transaction, by: Answerer, decision: Decision) -> Judgement:
     put = None if row is None else question_rows.input_row(tx, decision.id)
     if row is None or put is None:
         return Judgement(errors.unknown_confirmation())
-    if decision.hash is not None and not _is_of(decision, put):
+    question = put.content
+    assert isinstance(question, Confirm)
+    if decision.hash is not None and decision.hash != question.hash:
         return Judgement(errors.conflict("The digest does not match the question."))
     if put.state == "answered":
         if put.answer == decision.value:
@@ -289,7 +248,7 @@ def decide(tx: Transaction, by: Answerer, decision: Decision) -> Judgement:
     refused = _closed(tx, row, put)
     if refused is not None:
         return refused
-    if decision.value == "approve" and not by.is_certain(tx, put, stands=True):
+    if decision.value == "approve" and not is_certain(tx, by, put.id):
         return Judgement(uncertain=True)
     question_rows.store_answer(tx, put, decision.value, by.who)
     if decision.value == "approve":
@@ -305,8 +264,8 @@ def decide(tx: Transaction, by: Answerer, decision: Decision) -> Judgement:
 def answer(tx: Transaction, by: Answerer, given: InputAnswer, owner: str | None) -> Judgement:
     """Judge an answer, in the order of the specification (INP-010).
 
-    An answer that counts becomes the result of the step that asked, as the JSON of a `Reply`.
-    `owner` is the instance that has a slot to run the task at once; with None the task is queued.
+    An answer that counts becomes the result of the step that asked (`encoded_reply`). `owner` is
+    the instance that has a slot to run the task at once; with None the task is queued.
     """
     row = rows.find(tx, by.who, by.at, given.task, lock=True)
     if row is None:
@@ -327,36 +286,28 @@ def answer(tx: Transaction, by: Answerer, given: InputAnswer, owner: str | None)
         return refused
     try:
         schema = schema_of(question)
-        reply = read_answer(schema, given)
-        if reply.values is not None:
-            check(schema, reply.values)
+        values = read_answer(schema, given)
+        if values is not None:
+            check(schema, values)
     except StanzaError as error:
         return Judgement(error)
-    if not by.is_certain(tx, put, stands=is_yes_or_no(question)):
+    if not is_certain(tx, by, put.id, stands=is_yes_or_no(question)):
         return Judgement(uncertain=True)
     made = _go_on(tx, row, owner)
     if made.row.state not in TERMINAL:
-        question_rows.store_answer(tx, put, reply.encoded(), by.who)
-        end_step(tx, row.id, row.fence, put.step, Recorded(reply.encoded()))
+        reply = encoded_reply(values)
+        question_rows.store_answer(tx, put, reply, by.who)
+        end_step(tx, row, put.step, Recorded(reply))
     return Judgement(change=made, task=whole_task(tx, made.row))
 
 
-def _is_of(decision: Decision, put: InputRow) -> bool:
-    """Return whether the digest of a decision matches the question."""
-    question = put.content
-    assert isinstance(question, Confirm)
-    return decision.hash is not None and decision.hash == question.hash
-
-
 def _is_same(put: InputRow, question: Input, given: InputAnswer) -> bool:
-    """Return whether an answer equals the one that counted: question, revision, and values."""
-    if given.revision != put.revision or put.answer is None:
+    if given.revision != put.revision:
         return False
     try:
-        reply = read_answer(schema_of(question), given)
+        return encoded_reply(read_answer(schema_of(question), given)) == put.answer
     except StanzaError:
         return False
-    return reply.encoded() == put.answer
 
 
 def _closed(tx: Transaction, row: Row, put: InputRow) -> Judgement | None:
@@ -371,7 +322,7 @@ def _closed(tx: Transaction, row: Row, put: InputRow) -> Judgement | None:
 
 
 def _go_on(tx: Transaction, row: Row, owner: str | None) -> Change:
-    """Continue a task that has its answer: run it at once, or queue it."""
+    """Run a task that has its answer at once, or queue it."""
     if row.queue is not None:  # its queue may be full; claiming checks that
         owner = None
     to: State = "accepted" if owner is None else "running"
@@ -382,10 +333,8 @@ def _go_on(tx: Transaction, row: Row, owner: str | None) -> Change:
 # Confirmations.
 
 ALGORITHM: Final = "sha-256"
-
 MOST_BYTES: Final = 16_384
 """The maximum size of the parameters as JSON: a person cannot review more."""
-
 MOST_LINES: Final = 100
 """The maximum number of lines of the texts in the parameters."""
 
@@ -399,9 +348,8 @@ def confirm_for(
     question: str,
     expires: datetime,
 ) -> Confirm:
-    """Return the message that asks for the confirmation of a request to run `skill`.
-
-    `question` is the id of the question, new for every one; `expires` is an aware datetime.
+    """Return the message that asks for the confirmation of a request to run `skill`; `question` is
+    a new id.
 
     Raises StanzaError: `invalid-param` (CNF-019), or `too-big` if the parameters are too large to
     show to a person (CNF-051).
@@ -422,9 +370,7 @@ def confirm_for(
 
 
 def check_size(size: int) -> None:
-    """Raise StanzaError, `policy-violation` with the limit, if `size` bytes of parameters are too
-    large to show to a person.
-    """
+    """Raise StanzaError, `policy-violation`, if so many bytes are too large to show to a person."""
     if size > MOST_BYTES:
         raise errors.too_big_to_confirm(size, MOST_BYTES)
 
@@ -432,8 +378,7 @@ def check_size(size: int) -> None:
 def action_of(skill: Skill, arguments: Arguments) -> Action:
     """Return the skill and all its parameters, with the defaults of the input schema (CNF-013).
 
-    Call it before anything is committed: it raises StanzaError, `invalid-param`, for a value
-    without an RFC 8785 form, which no digest can cover (CNF-019).
+    Raises StanzaError, `invalid-param`, for a value that no digest can cover (CNF-019).
     """
     texts: list[ActionParam] = []
     others: dict[str, Any] = {}
@@ -454,12 +399,9 @@ def action_of(skill: Skill, arguments: Arguments) -> Action:
 
 
 def digest_of(agent: JID, confirm: Confirm) -> bytes:
-    """Return the SHA-256 digest over the values of CNF-018, computed from the message alone.
-
-    `agent` is the sender of the message. Everyone who has the message computes the same digest; a
-    value that is missing in `confirm` counts as null.
-
-    Raises ValueError if a parameter has no RFC 8785 form.
+    """Return the SHA-256 digest over the values of CNF-018, computed from the message alone, which
+    `agent` sends; a value that is missing counts as null. Raises ValueError if a parameter has no
+    RFC 8785 form.
     """
     import rfc8785  # noqa: PLC0415 - only who confirms something pays for it
 
@@ -478,9 +420,7 @@ def digest_of(agent: JID, confirm: Confirm) -> bytes:
 
 
 def covers(confirm: Confirm, request: Request, skill: Skill, arguments: Arguments) -> bool:
-    """Return whether the action that would run now is exactly the one confirmed (CNF-040,
-    CNF-041).
-    """
+    """Return whether what would run now is exactly the action confirmed (CNF-040, CNF-041)."""
     now = msgspec.structs.replace(
         confirm, principal=request.principal.bare, action=action_of(skill, arguments)
     )
@@ -488,10 +428,7 @@ def covers(confirm: Confirm, request: Request, skill: Skill, arguments: Argument
 
 
 def parameters_of(action: Action) -> dict[str, Any]:
-    """Return all parameters of an action, those given as text first.
-
-    Raises ValueError if its JSON is not an object.
-    """
+    """Return all parameters of an action. Raises ValueError if its JSON is not an object."""
     values: dict[str, Any] = {param.name: param.text for param in action.params}
     if action.json_params is not None:
         # RFC 8785 §3.1: a number that is not a safe integer is a double.
@@ -505,11 +442,8 @@ def parameters_of(action: Action) -> dict[str, Any]:
 
 
 def lapses(now: int, seconds: float, deadline: int | None) -> int:
-    """Return when a question asked at `now` expires; all times but `seconds` are milliseconds since
-    1970.
-
-    The result is a whole second, so that people and programs read the same time, and never after
-    the deadline of the request (CNF-015, INP-014).
+    """Return when a question asked at `now` expires, in milliseconds since 1970: a whole second, so
+    that people and programs read the same time, and never after the deadline (CNF-015, INP-014).
     """
     wanted = -(-(now + round(seconds * 1000)) // 1000) * 1000
     if deadline is None:

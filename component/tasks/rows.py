@@ -1,18 +1,18 @@
-"""The tables `tasks`, `events` and `parts`, and every statement on them."""
+"""The tables `tasks`, `events` and `parts`, and the statements that several modules need."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
-from typing import Final, get_args
+from typing import Any, Final, TypeAlias, get_args
 
 import msgspec
 
 from component.caches import LRUCache
-from component.store.database import Database, Dialect, Value, Values, among, pairs_of
+from component.store.database import Database, Dialect, Value, Values, among
 from component.store.schema import Table
 from component.tasks.protocol import DeletedTask, TaskLimits
 from component.tasks.request import Request
-from xep.binding import encode, read
+from xep.binding import read
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm
 from xep.fluux_agent.execute import Output, Result, State
@@ -24,10 +24,7 @@ TERMINAL: Final[frozenset[State]] = frozenset(("completed", "failed", "rejected"
 
 
 class LostError(Exception):
-    """The run no longer owns the task: its lease was taken over, or the task has ended.
-
-    The run that gets this error stops and sends nothing.
-    """
+    """The run no longer owns the task, so it stops and sends nothing."""
 
 
 # The number of tasks in each state, with and without an owner. On PostgreSQL each connection has
@@ -180,10 +177,7 @@ TABLES: Final = (
             ended INTEGER NOT NULL,
             PRIMARY KEY (task, waiter)
         """,
-        indexes={
-            "waiters_waiter": "(waiter)",
-            "waiters_ready": "(home) WHERE ended = 1",
-        },
+        indexes={"waiters_waiter": "(waiter)", "waiters_ready": "(home) WHERE ended = 1"},
         kept="part of a task",
     ),
     Table(
@@ -217,12 +211,11 @@ class Row(msgspec.Struct):
     `unsent_revision` is the revision of an event that must be sent and was not yet. The timer
     checks the task at `wake_at`. `origin` is the task that this one retries, whose idempotency keys
     it uses. `attempts` counts the executions that have started since the last recorded progress;
-    `set_aside` says why
-    none starts until an operator decides. `parent` is the task whose execution started this one,
-    `queue` its named queue. It is not claimed before `not_before`, nor while it waits for `waits`
-    other tasks. `children` counts the tasks that it started, `tries` its failed executions that the
-    skill has retried. `promised` is `retain_until` as callers were told it, by the wall clock of
-    that time; None where it is the same.
+    `set_aside` says why none starts until an operator decides. `parent` is the task whose execution
+    started this one, `queue` its named queue. It is not claimed before `not_before`, nor while it
+    waits for `waits` other tasks. `children` counts the tasks that it started, `tries` its failed
+    executions that the skill has retried. `promised` is `retain_until` as callers were told it, by
+    the wall clock of that time; None where it is the same.
     """
 
     id: str
@@ -233,21 +226,22 @@ class Row(msgspec.Struct):
     version: str
     request: str
     context: str | None
-    state: State
-    revision: int
     priority: int
-    owner: str | None
-    fence: int
-    progress: str | None
-    result: str | None
-    failure: str | None
-    promoted: int
-    unsent_revision: int | None
-    wake_at: int | None
-    deadline: int | None
     created: int
     updated: int
     retain_until: int
+    promised: int | None = None
+    state: State = "accepted"
+    revision: int = 0
+    owner: str | None = None
+    fence: int = 0
+    progress: str | None = None
+    result: str | None = None
+    failure: str | None = None
+    promoted: int = 0
+    unsent_revision: int | None = None
+    wake_at: int | None = None
+    deadline: int | None = None
     origin: str | None = None
     attempts: int = 0
     set_aside: str | None = None
@@ -257,7 +251,6 @@ class Row(msgspec.Struct):
     waits: int = 0
     children: int = 0
     tries: int = 0
-    promised: int | None = None
 
     @property
     def shown_until(self) -> int:
@@ -267,7 +260,7 @@ class Row(msgspec.Struct):
 
 COLUMNS: Final = ", ".join(Row.__struct_fields__)
 OPEN: Final = "state IN ('accepted', 'running', 'input-required', 'cancelling')"
-"""Same condition as in the index `tasks_open`."""
+"""Same condition as in the index `tasks_open_bytes`."""
 ENDED: Final = "state IN ('completed', 'failed', 'rejected', 'cancelled')"
 """Same condition as in the index `tasks_kept`."""
 QUEUED: Final = (
@@ -277,14 +270,14 @@ QUEUED: Final = (
 """Matches tasks that can be claimed now; see `is_queued`. The timer clears `not_before` when it is
 due.
 """
-_NOT_ENDED: Final = " AND ".join(f"state <> '{state}'" for state in sorted(TERMINAL))
+NOT_ENDED: Final = " AND ".join(f"state <> '{state}'" for state in sorted(TERMINAL))
 """Not written as a list: SQLite builds an index for a list as soon as one row is compared with it.
 That takes 50 µs, which would distinguish a task that is no longer retained from one that never
 existed (TSK-011).
 """
 
-_LOCK: Final = " FOR NO KEY UPDATE"
-_SKIP: Final = " FOR UPDATE SKIP LOCKED"
+LOCK: Final = " FOR NO KEY UPDATE"
+SKIP: Final = " FOR UPDATE SKIP LOCKED"
 """Instances that do this at once skip each other's rows instead of waiting or deadlocking."""
 
 
@@ -312,11 +305,7 @@ def is_late(database: Database, row: Row) -> bool:
 
 
 def request_of(row: Row) -> Request:
-    """Return the request of a task.
-
-    Raises:
-        msgspec.DecodeError: the row contains something else.
-    """
+    """Return the request of a task. Raises msgspec.DecodeError."""
     return msgspec.json.decode(row.request, type=Request)
 
 
@@ -327,13 +316,10 @@ class Outline(msgspec.Struct, frozen=True):
     origin: str = "iq"
 
 
-_outline: Final = msgspec.json.Decoder(Outline).decode
-
-
 def outline_of(row: Row) -> Outline:
     """Return the outline of the request of a task, without decoding the rest."""
     try:
-        return _outline(row.request)
+        return msgspec.json.decode(row.request, type=Outline)
     except msgspec.DecodeError:  # what cannot be decoded is reported when the task is run
         return Outline("", "tool")
 
@@ -349,33 +335,37 @@ def moment(milliseconds: int) -> datetime:
 
 
 def milliseconds(time: datetime) -> int:
-    """Return the milliseconds since 1970 of an aware time, rounded up: an instant is
-    never early.
-    """
+    """Return the milliseconds since 1970 of an aware time, rounded up."""
     return -((_EPOCH - time) // timedelta(milliseconds=1))
 
 
 def steady(database: Database, time: int) -> int:
-    """Convert a wall-clock time to the steady clock; correct unless the wall clock is set before
-    then.
-    """
+    """Convert a wall-clock time to the steady clock, unless the wall clock is set before then."""
     return time - database.now + database.steady
 
 
 def next_due(database: Database, row: Row, *times: int | None) -> int | None:
-    """Return when the timer has to check a task: at its deadline, its `not_before`, or one of
-    `times` of the steady clock; None: never.
-    """
+    """Return when to check a task: at its deadline, `not_before` or one of `times`; None: never."""
     deadline = None if row.deadline is None else steady(database, row.deadline)
     return min(
         (time for time in (deadline, row.not_before, *times) if time is not None), default=None
     )
 
 
-# One task.
+# Statements.
 
 
-def _select(database: Database, rest: str, values: Values = (), lock: str = "") -> list[Row]:
+def exists(database: Database, sql: str, *values: Value) -> bool:
+    """Return whether a statement finds a row."""
+    return database.execute(sql, values).fetchone() is not None
+
+
+def column(database: Database, sql: str, *values: Value) -> list[Any]:
+    """Return the first column of what a statement finds."""
+    return [row[0] for row in database.execute(sql, values).fetchall()]
+
+
+def select(database: Database, rest: str, values: Values = (), lock: str = "") -> list[Row]:
     """Return the rows that match; `rest` follows `FROM tasks`. Only PostgreSQL has locks."""
     locked = lock if database.dialect == "postgresql" else ""
     found = database.execute(f"SELECT {COLUMNS} FROM tasks {rest}{locked}", values)  # noqa: S608
@@ -384,8 +374,16 @@ def _select(database: Database, rest: str, values: Values = (), lock: str = "") 
 
 def load(database: Database, task: str, *, lock: bool = True) -> Row | None:
     """Return the row, by default locked until the end of the transaction; None if there is none."""
-    found = _select(database, "WHERE id = ?", (task,), _LOCK if lock else "")
+    found = select(database, "WHERE id = ?", (task,), LOCK if lock else "")
     return found[0] if found else None
+
+
+def load_or_raise(database: Database, task: str) -> Row:
+    """Return the row of a task of any principal. Raises StanzaError: `unknown-task`."""
+    row = load(database, task)
+    if row is None:
+        raise errors.unknown_task()
+    return row
 
 
 _CURRENT: Final = (
@@ -397,36 +395,18 @@ _CURRENT: Final = (
 
 def current(database: Database, row: Row) -> Row:
     """Return a copy of the row of a task that a run owns, as it is now, and lock it; `row` is the
-    row as the run has last committed or read it.
-
-    Raises LostError if the fence has changed: the run has lost the task and must end.
+    row as the run knows it. Raises LostError if the fence has changed.
     """
     wake_at = -1 if row.wake_at is None else row.wake_at
     unsent = -1 if row.unsent_revision is None else row.unsent_revision
-    lock = _LOCK if database.dialect == "postgresql" else ""
+    lock = LOCK if database.dialect == "postgresql" else ""
     values = (row.id, row.owner, row.fence, row.revision, row.promoted, wake_at, unsent)
     if database.expect(f"{_CURRENT}{lock}", values):
         return msgspec.structs.replace(row)
-    return load_owned(database, row.id, row.fence)
-
-
-def load_owned(database: Database, task: str, fence: int) -> Row:
-    """Return the row of a task that a run owns with its fence.
-
-    Raises LostError if the fence has changed: the run has lost the task and must end.
-    """
-    row = load(database, task)
-    if row is None or row.fence != fence:
-        raise LostError(task)
-    return row
-
-
-def load_or_raise(database: Database, task: str) -> Row:
-    """Return the row of a task of any principal. Raises StanzaError: `unknown-task`."""
-    row = load(database, task)
-    if row is None:
-        raise errors.unknown_task()
-    return row
+    found = load(database, row.id)
+    if found is None or found.fence != row.fence:
+        raise LostError(row.id)
+    return found
 
 
 _INSERT: Final = (
@@ -451,9 +431,7 @@ _changed: Final[Callable[[Row], tuple[Value, ...]]] = attrgetter(*_CHANGED)
 
 
 def update(database: Database, row: Row) -> None:
-    """Update the columns of a row that can change, without a new revision; and the size of an
-    ended task, with its related rows.
-    """
+    """Update the columns of a row that can change, and the size of an ended task."""
     values = _changed(row)
     if row.state not in TERMINAL:
         database.execute(_UPDATE, (*values, row.id))
@@ -463,16 +441,8 @@ def update(database: Database, row: Row) -> None:
     database.execute(_UPDATE_ENDED[database.dialect], (*values, size, row.id))
 
 
-def set_request(database: Database, row: Row, request: str) -> None:
-    """Replace the request of a task."""
-    row.request = request
-    database.execute("UPDATE tasks SET request = ? WHERE id = ?", (request, row.id))
-
-
 def delete(database: Database, tasks: Sequence[str]) -> list[DeletedTask]:
-    """Delete tasks, with their children and what they waited for; return those that their
-    principals could see.
-    """
+    """Delete tasks and what they waited for; return those that their principals could see."""
     these, ids = among(database, "id", tasks)
     database.execute(
         f"WITH RECURSIVE family(id) AS (SELECT id FROM tasks WHERE {these} UNION"  # noqa: S608
@@ -501,17 +471,14 @@ def request_bytes(request: str) -> int:
 
 
 def size_of(row: Row) -> int:
-    """Return the approximate size of an ended task, without reading its related rows.
-
-    Its result is stored in the row and in its last event.
-    """
+    """Return the approximate size of an ended task, without reading its related rows."""
     texts = (row.request, row.progress, row.result, row.result, row.failure, row.failure)
     return _ROW_BYTES + _CHILD_BYTES * row.revision + sum(len(text or "") for text in texts)
 
 
 def _measuring(size: str) -> str:
-    """Return the statement that updates the row of an ended task, with its size; `size` is an
-    expression for the size of a column in bytes.
+    """Return the statement that updates the row and the size of an ended task; `size` is an
+    expression for the size of a column.
     """
 
     def children(table: str, *columns: str) -> str:
@@ -552,10 +519,8 @@ class OpenBound:
         """Tasks and bytes that a principal may add before its tasks are counted."""
 
     def check(self, database: Database, principal: str, request: str = "") -> None:
-        """Check whether a new task is allowed, which has this request as JSON.
-
-        Raises StanzaError: `busy`, if a principal already has as many open tasks as allowed, or if
-        their requests and this one exceed the allowed bytes.
+        """Check whether a new task with this request is allowed. Raises StanzaError: `busy`, if
+        there are too many open tasks, or their requests are too large together.
         """
         size = request_bytes(request) if request else 0
         tasks, room = self._left.get(principal, (0, 0))
@@ -576,231 +541,51 @@ class OpenBound:
         return (tasks, room) if database.dialect == "sqlite" else (tasks // 10, room // 10)
 
 
-# Owners and children.
-
-
-def owned_by(database: Database, owner: str) -> list[Row]:
-    """Return the tasks of an owner, locked in a fixed order."""
-    return _select(database, "WHERE owner = ? ORDER BY id", (owner,), _LOCK)
-
-
-def lost_owners(database: Database) -> list[str]:
-    """Return the owners of tasks that are not among the instances."""
-    found = database.execute(
-        "SELECT DISTINCT owner FROM tasks WHERE owner IS NOT NULL"
-        " AND owner NOT IN (SELECT id FROM instances)"
-    ).fetchall()
-    return [owner for (owner,) in found]
-
-
-def rename_owner(database: Database, before: str, owner: str) -> None:
-    """Give the tasks of an owner to another one that is the same instance."""
-    database.execute("UPDATE tasks SET owner = ? WHERE owner = ?", (owner, before))
-
-
-def being_cancelled(database: Database, owner: str) -> list[str]:
-    """Return the tasks of an instance that others have cancelled."""
-    found = database.execute(
-        "SELECT id FROM tasks WHERE owner = ? AND state = 'cancelling'", (owner,)
-    )
-    return [task for (task,) in found.fetchall()]
-
-
-def children_of(database: Database, task: str) -> list[Row]:
-    """Return the tasks that a task has started and that have not ended, locked in a fixed order."""
-    return _select(database, f"WHERE parent = ? AND {OPEN} ORDER BY id", (task,), _LOCK)
-
-
-# Queued tasks.
-
-
-def any_queued(database: Database) -> bool:
-    """Return whether a task can be claimed now."""
-    found = database.execute(f"SELECT 1 FROM tasks WHERE {QUEUED} LIMIT 1")  # noqa: S608
-    return found.fetchone() is not None
-
-
-def next_principal(database: Database, after: str) -> str | None:
-    """Return the next principal after another one that has queued tasks."""
-    found = database.execute(
-        f"SELECT principal FROM tasks WHERE principal > ? AND {QUEUED}"  # noqa: S608
-        " ORDER BY principal LIMIT 1",
-        (after,),
-    ).fetchone()
-    return None if found is None else found[0]
-
-
-def next_of(
-    database: Database, principal: str, attempts: str, count: int, but: Sequence[tuple[str, Values]]
-) -> list[Row]:
-    """Return the next queued tasks of a principal, at most `count`. `attempts` is a condition on
-    their attempts, and `but` are further conditions with their values.
-    """
-    conditions = "".join(f" AND {condition}" for condition, _ in but)
-    values: list[Value] = [value for _, more in but for value in more]
-    return _select(
-        database,
-        f"WHERE principal = ? AND {QUEUED} AND attempts {attempts}{conditions}"
-        " ORDER BY priority DESC, created, id LIMIT ?",
-        (principal, *values, count),
-        _SKIP,
-    )
-
-
-def lease(database: Database, tasks: Sequence[Row], owner: str) -> None:
-    """Give tasks to an owner."""
-    for row in tasks:
-        row.owner, row.fence = owner, row.fence + 1
-    if tasks:
-        these, ids = among(database, "id", [row.id for row in tasks])
-        database.execute(
-            f"UPDATE tasks SET owner = ?, fence = fence + 1 WHERE {these}",  # noqa: S608
-            (owner, ids),
-        )
-
-
-def queued_skills(database: Database) -> set[str]:
-    """Return some of the skills that queued tasks need."""
-    found = database.execute(f"SELECT DISTINCT skill FROM tasks WHERE {QUEUED} LIMIT 20")  # noqa: S608
-    return {skill for (skill,) in found.fetchall()}
-
-
-def queued_without(
-    database: Database, skills: Sequence[str], tasks: Sequence[str], limit: int
-) -> list[Row]:
-    """Return queued tasks that need other skills, but not these tasks."""
-    known, names = among(database, "skill", skills)
-    these, ids = among(database, "id", tasks)
-    return _select(
-        database,
-        f"WHERE {QUEUED} AND NOT ({known}) AND NOT ({these}) ORDER BY created, id LIMIT {limit:d}",
-        (names, ids),
-        f"{_LOCK} SKIP LOCKED",
-    )
-
-
-def waits_in_queue(database: Database, queue: str) -> bool:
-    """Return whether a task of a named queue can be claimed now."""
-    found = database.execute(
-        f"SELECT 1 FROM tasks WHERE queue = ? AND {QUEUED} LIMIT 1",  # noqa: S608
-        (queue,),
-    )
-    return found.fetchone() is not None
-
-
-def running_in_queue(database: Database, queue: str) -> int:
-    """Return the number of running tasks of a named queue."""
-    found = database.execute(
-        "SELECT count(*) FROM tasks WHERE queue = ? AND owner IS NOT NULL", (queue,)
-    ).fetchone()
-    return 0 if found is None else int(found[0])
-
-
-def queue_counts(database: Database) -> dict[str, tuple[int, int]]:
-    """Return the number of running and of waiting tasks of each named queue that has any."""
-    found = database.execute(
-        "SELECT queue, count(owner), count(CASE WHEN owner IS NULL THEN 1 END) FROM tasks"
-        " WHERE queue IS NOT NULL AND state IN ('accepted', 'running') GROUP BY queue"
-    ).fetchall()
-    return {queue: (running, waiting) for queue, running, waiting in found}
-
-
-# Times that have come.
-
-
-def due_tasks(database: Database, limit: int) -> list[Row]:
-    """Return the tasks whose timer has come, the first ones first."""
-    rest = f"WHERE wake_at <= ? ORDER BY wake_at LIMIT {limit:d}"
-    return _select(database, rest, (database.steady,), _SKIP)
-
-
-def past_deadline(database: Database, limit: int) -> list[Row]:
-    """Return the tasks whose deadline has passed by the wall clock, the first ones first."""
-    rest = f"WHERE wake_at IS NOT NULL AND deadline <= ? ORDER BY deadline LIMIT {limit:d}"
-    return _select(database, rest, (database.now,), _SKIP)
-
-
-def any_overdue(database: Database) -> bool:
-    """Return whether a timer has passed."""
-    found = database.execute("SELECT 1 FROM tasks WHERE wake_at <= ? LIMIT 1", (database.steady,))
-    return found.fetchone() is not None
-
-
-def first_due(database: Database) -> int | None:
-    """Return the time of the first timer."""
-    found = database.execute("SELECT min(wake_at) FROM tasks WHERE wake_at IS NOT NULL").fetchone()
-    return None if found is None else found[0]
-
-
 # What principals and operators see.
 
 _LISTED: Final = ", ".join(
     "NULL" if name in ("result", "failure") else name for name in Row.__struct_fields__
 )
 _THEIRS: Final = (
-    f"principal = ? AND target = ? AND promoted = 1 AND (({_NOT_ENDED}) OR retain_until >= ?)"
+    f"principal = ? AND target = ? AND promoted = 1 AND (({NOT_ENDED}) OR retain_until >= ?)"
 )
 
 
 def find(database: Database, who: JID, at: JID, task: str, *, lock: bool = False) -> Row | None:
-    """Return the row of a task of this principal at this address; None if it is not visible.
-
-    With `lock` nobody else changes it before the end of the transaction.
-    """
+    """Return the row of a task of this principal at this address; None if it is not visible."""
     values = (task, str(who), str(at), database.steady)
-    found = _select(database, f"WHERE id = ? AND {_THEIRS}", values, _LOCK if lock else "")
+    found = select(database, f"WHERE id = ? AND {_THEIRS}", values, LOCK if lock else "")
     return found[0] if found else None
 
 
-class Filter(msgspec.Struct):
-    """Conditions on the tasks of a list, and their values."""
-
-    conditions: list[str] = []
-    values: list[Value] = []
-
-    def add(self, condition: str, *values: Value) -> None:
-        """Add a condition."""
-        self.conditions.append(condition)
-        self.values += values
+Filter: TypeAlias = dict[str, Sequence[Value]]
+"""Conditions on the tasks of a list, each with its values."""
 
 
 def theirs(database: Database, who: JID, at: JID) -> Filter:
     """Return the filter for the tasks that a principal sees at an address."""
-    return Filter([_THEIRS], [str(who), str(at), database.steady])
+    return {_THEIRS: (str(who), str(at), database.steady)}
 
 
 def listed(database: Database, meant: Filter, order: str, limit: int) -> list[Row]:
     """Return the rows of a list without their results and failures."""
     found = database.execute(
-        f"SELECT {_LISTED} FROM tasks WHERE {' AND '.join(meant.conditions)}"  # noqa: S608
+        f"SELECT {_LISTED} FROM tasks WHERE {' AND '.join(meant)}"  # noqa: S608
         # Not a parameter: PostgreSQL would make a new plan for each value.
         f" ORDER BY {order} LIMIT {limit:d}",
-        meant.values,
+        [value for values in meant.values() for value in values],
     ).fetchall()
     return [Row(*row) for row in found]
-
-
-def counts(database: Database) -> list[tuple[str, int, int]]:
-    """Return the number of tasks by state, and whether they have an owner."""
-    return database.execute(
-        "SELECT state, owned, sum(n) FROM task_counts GROUP BY state, owned"
-    ).fetchall()
 
 
 _FOLDING: Final = 0x666F6C64  # "fold" in ASCII: the advisory lock for folding
 
 
 def fold_counts(database: Database) -> None:
-    """Merge the counter rows of closed connections into the remaining ones, so that there are few.
-
-    On PostgreSQL each connection that changes tasks has its own counter rows.
-    """
+    """Merge the counter rows of closed connections of PostgreSQL, so that there are few."""
     if database.dialect == "sqlite":
         return
-    (mine,) = database.execute("SELECT pg_try_advisory_xact_lock(?)", (_FOLDING,)).fetchone() or (
-        False,
-    )
-    if not mine:
+    if column(database, "SELECT pg_try_advisory_xact_lock(?)", _FOLDING) != [True]:
         return  # another instance does it
     found = database.execute(
         "DELETE FROM task_counts WHERE shard <> 0"
@@ -815,13 +600,8 @@ def fold_counts(database: Database) -> None:
         )
 
 
-# Retention.
-
-
 def kept_of(database: Database, principal: str, most: int | None = None) -> tuple[int, int]:
-    """Return the number of retained ended tasks of a principal, and their size; of the oldest
-    `most` of them, if there are more.
-    """
+    """Return the number and size of ended tasks of a principal, counting `most` at most."""
     limit = "" if most is None else f" ORDER BY updated, id LIMIT {most:d}"
     count, size = database.execute(
         "SELECT count(*), coalesce(sum(bytes), 0) FROM"  # noqa: S608 - constant text
@@ -831,143 +611,27 @@ def kept_of(database: Database, principal: str, most: int | None = None) -> tupl
     return int(count), int(size)
 
 
-def expired(database: Database, limit: int) -> list[str]:
-    """Return ended tasks that need not be retained any more, and whose replay record has expired.
-
-    The record of a named request is never deleted before its task (RPL-016), nor a task before its
-    record, which would refer to a task that no longer exists.
-    """
-    skip = _SKIP if database.dialect == "postgresql" else ""
-    found = database.execute(
-        f"SELECT id FROM tasks WHERE retain_until < ? AND {ENDED} AND NOT EXISTS"  # noqa: S608
-        " (SELECT 1 FROM replay WHERE replay.task = tasks.id AND replay.expires >= ?)"
-        f" ORDER BY retain_until LIMIT ?{skip}",
-        (database.steady, database.steady, limit),
-    ).fetchall()
-    return [task for (task,) in found]
-
-
-def principals_over(database: Database, tasks: int, size: int) -> list[str]:
-    """Return the principals with more ended tasks, or larger ones together."""
-    found = database.execute(
-        f"SELECT principal FROM tasks WHERE {ENDED} GROUP BY principal"  # noqa: S608 - constant text
-        " HAVING count(*) > ? OR sum(bytes) > ?",
-        (tasks, size),
-    ).fetchall()
-    return [principal for (principal,) in found]
-
-
-def oldest_ended(database: Database, principal: str, limit: int) -> list[tuple[str, int, int]]:
-    """Return the tasks of a principal that ended first and whose end was sent: id, size in bytes,
-    and the time of the end by the steady clock.
-    """
-    skip = _SKIP if database.dialect == "postgresql" else ""
-    return database.execute(
-        "SELECT id, coalesce(bytes, 0), updated - coalesce(promised - retain_until, 0)"  # noqa: S608 - constant texts
-        f" FROM tasks WHERE principal = ? AND {ENDED}"
-        f" AND unsent_revision IS NULL ORDER BY updated, id LIMIT {limit:d}{skip}",
-        (principal,),
-    ).fetchall()
-
-
-# Events.
-
-EVENTS_KEPT: Final = 500
-"""The minimum number of the last events of a task that are stored (EVT-017)."""
-_TRIM_EVERY: Final = 50
-
-
-def add_event(database: Database, row: Row, detail: Detail | None) -> None:
-    """Store the event of the present revision, and delete the oldest events now and then.
-
-    So a task that reports for days does not fill the disk. All events up to one revision are
-    deleted, so they form one gap, however long it is.
-    """
-    database.execute(
-        "INSERT INTO events (task, revision, state, at, retain, detail) VALUES (?, ?, ?, ?, ?, ?)",
-        (row.id, row.revision, row.state, row.updated, row.shown_until, encoded(detail)),
-    )
-    if row.revision % _TRIM_EVERY == 0:
-        last = row.revision - EVENTS_KEPT
-        if row.unsent_revision is not None:
-            last = min(last, row.unsent_revision - 1)
-        database.execute("DELETE FROM events WHERE task = ? AND revision <= ?", (row.id, last))
-
-
-class Event(msgspec.Struct, frozen=True):
-    """A stored event. Times are milliseconds since 1970; `detail` is XML."""
-
-    revision: int
-    state: State
-    at: int
-    retain: int
-    detail: str | None
-
-    def of(self, row: Row) -> Row:
-        """Return the row of the task as it was at this event."""
-        return msgspec.structs.replace(
-            row,
-            state=self.state,
-            revision=self.revision,
-            updated=self.at,
-            promised=self.retain,
-        )
+# Events, and parts of artifacts.
 
 
 def events_of(
-    database: Database, task: str, first: int = 0, last: int = 2**53, *, backwards: bool = False
-) -> Iterator[Event]:
-    """Return the stored events of a task between two revisions, both included."""
+    database: Database, row: Row, first: int = 0, last: int = 2**53, *, backwards: bool = False
+) -> Iterator[tuple[Row, Detail | None]]:
+    """Return the stored events of a task between two revisions, both included: the row as it was
+    then, and the payload.
+    """
     found = database.execute(
         "SELECT revision, state, at, retain, detail FROM events WHERE task = ?"  # noqa: S608
         f" AND revision BETWEEN ? AND ? ORDER BY revision {'DESC' if backwards else ''}",
-        (task, first, last),
+        (row.id, first, last),
     )
-    return (Event(*event) for event in iter(found.fetchone, None))
-
-
-def event_revisions(database: Database, task: str, since: int) -> list[int]:
-    """Return the revisions of the stored events of a task after `since`."""
-    found = database.execute(
-        "SELECT revision FROM events WHERE task = ? AND revision > ? ORDER BY revision",
-        (task, since),
-    ).fetchall()
-    return [revision for (revision,) in found]
-
-
-def unsent(database: Database, after: tuple[int, str], limit: int) -> list[Row]:
-    """Return tasks with an event that must be sent and was not yet, in the order of `updated` and
-    `id`.
-    """
-    return _select(
-        database,
-        "WHERE unsent_revision IS NOT NULL AND (updated > ? OR (updated = ? AND id > ?))"
-        f" ORDER BY updated, id LIMIT {limit:d}",
-        (after[0], after[0], after[1]),
-    )
-
-
-def mark_sent(database: Database, sent: Mapping[str, int]) -> None:
-    """Record that the events of revisions were sent, by the ids of their tasks."""
-    pairs, value = pairs_of(database, sent)
-    database.execute(
-        f"UPDATE tasks SET unsent_revision = NULL FROM {pairs} AS sent"  # noqa: S608
-        " WHERE tasks.id = sent.key AND unsent_revision = CAST(sent.value AS BIGINT)",
-        (value,),
-    )
-
-
-def encoded(detail: Detail | None) -> str | None:
-    """Return the XML to store of the payload of a change."""
-    return None if detail is None else encode(detail)
+    for revision, state, at, retain, detail in iter(found.fetchone, None):
+        then = {"revision": revision, "state": state, "updated": at, "promised": retain}
+        yield msgspec.structs.replace(row, **then), decoded(detail)
 
 
 def decoded(text: str | None) -> Detail | None:
-    """Decode the result of `encoded`.
-
-    Raises:
-        ContentError: the database contains something else.
-    """
+    """Decode the payload of a change, which an event has as XML. Raises ContentError."""
     return None if text is None else read(text, *get_args(Detail))
 
 
@@ -992,20 +656,7 @@ def event_of(row: Row, detail: Detail | None) -> Task:
     )
 
 
-# Parts of artifacts.
-
-
-def put_part(database: Database, task: str, output: Output) -> None:
-    """Store a part of an artifact."""
-    database.execute(
-        "INSERT INTO parts (task, name, part, last, output) VALUES (?, ?, ?, ?, ?)",
-        (task, output.name, output.part, int(output.last), encode(output)),
-    )
-
-
 def parts_of(database: Database, task: str) -> list[Output]:
     """Return the parts of the artifacts of a task, in order."""
-    found = database.execute(
-        "SELECT output FROM parts WHERE task = ? ORDER BY name, part", (task,)
-    ).fetchall()
-    return [read(text, Output) for (text,) in found]
+    found = column(database, "SELECT output FROM parts WHERE task = ? ORDER BY name, part", task)
+    return [read(text, Output) for text in found]

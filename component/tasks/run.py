@@ -14,55 +14,35 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from decimal import Decimal
 from functools import partial
-from typing import Any, ClassVar, Final, Literal, NoReturn, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Literal, NoReturn, TypeAlias
 
 import anyio
 import msgspec
 import structlog
-from anyio.abc import TaskGroup
 
+from component.skills import operations
 from component.skills.calling import call as call_skill
 from component.skills.context import Context
 from component.skills.errors import (
     CALL_ERRORS,
     CapabilityMissing,
-    Denied,
     InvalidParam,
     SkillError,
-    StepFailed,
     UsageError,
     printable,
 )
 from component.skills.inputs import Arguments
-from component.skills.operations import (
-    CAPABILITY,
-    METHODS,
-    AskModel,
-    AskPrincipal,
-    ModelFailed,
-    ModelOutcome,
-    ModelQuestion,
-    Operation,
-    Parked,
-    PublishPart,
-    ReportProgress,
-    RunStep,
-    Sleep,
-    StartTask,
-    WaitForTasks,
-    WaitForTurn,
-    Work,
-)
+from component.skills.operations import CAPABILITY, METHODS, Operation, Parked, Work
 from component.skills.outputs import SkillResult
 from component.skills.skill import Skill
 from component.store import waiters
 from component.tasks import changes, gate, journal, leases, outputs, replay, rows
-from component.tasks.changes import Change, TaskStore, Transaction, change
+from component.tasks.changes import Change, TaskRuntime, Transaction, change
 from component.tasks.gate import ITS_PARAMETERS, NotPermitted
-from component.tasks.journal import ATOMIC, Journal, Recorded, StepId, Steps
-from component.tasks.leases import Slot, Slots
+from component.tasks.journal import ATOMIC, Journal, Recorded, StepId, StepOperation, Steps
+from component.tasks.leases import Slot
 from component.tasks.outputs import Parts
-from component.tasks.protocol import CannotShare, SkillAccess, TaskLimits
+from component.tasks.protocol import CannotShare
 from component.tasks.questions import ask_input, lapses
 from component.tasks.replay import Flight, NewRecord, RecordedAnswer, ReplayRecord
 from component.tasks.request import NO_KEY, OnResult, Request, RequestKey
@@ -72,8 +52,6 @@ from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Accepted, Output, Result, State
 from xep.fluux_agent.task import Progress
 from xep.stanza_error import StanzaError
-
-T = TypeVar("T")
 
 Stop: TypeAlias = Literal["cancel", "deadline", "limit", "lost", "drain"]
 """Why a run is stopped: its caller cancels it; the deadline has passed; the IQ cannot wait any
@@ -97,14 +75,6 @@ class AlreadyError(Exception):
     def __init__(self, found: ReplayRecord) -> None:
         self.found = found
         super().__init__("the request has a replay record already")
-
-
-class CancellingError(Exception):
-    """The task is being cancelled, so it can no longer wait for anything."""
-
-
-class SettledError(Exception):
-    """The task ended with this commit, because its deadline had passed."""
 
 
 class Admitted(msgspec.Struct, frozen=True):
@@ -133,68 +103,25 @@ class Admitted(msgspec.Struct, frozen=True):
         return not (self.repeatable or self.skill.durable)
 
 
-class Engine:
-    """What runs use of the service.
-
-    Args:
-        store: runs transactions on the rows.
-        limits: the limits of durable work.
-        skills: the skills, and what they use of the service.
-        released: called after a slot is released.
-
-    Attributes:
-        slots: the slots for tasks on this instance.
-        group: the task group of the service; None while it does not run.
-    """
-
-    def __init__(
-        self,
-        store: TaskStore,
-        limits: TaskLimits,
-        skills: SkillAccess,
-        released: Callable[[], None],
-    ) -> None:
-        self.store = store
-        self.limits = limits
-        self.skills = skills
-        self.slots = Slots(limits.running_total, limits.running_per_principal, released)
-        self.group: TaskGroup | None = None
-
-    def start(self, work: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
-        """Start work in the task group. Raises StanzaError: the service has stopped; the next start
-        does it.
-        """
-        if self.group is None:
-            raise errors.busy(self.limits.retry_after_s)
-        coroutine = work(*args)
-        try:
-            self.group.create_task(coroutine)
-        except RuntimeError:  # the last task of the group has ended, and the service stops
-            # On trio, anyio would leave a coroutine that was never awaited.
-            coroutine.close()
-            raise errors.busy(self.limits.retry_after_s) from None
-
-
 class Run:
     """One run of a skill; implements the operations of `Context`.
 
     These methods raise Parked to unwind the skill: because the run is stopped, or waits for a
     person, a time or another task. One commit follows another: those that write hold a lock.
 
-    Args:
-        engine: what it uses of the service.
-        admitted: the request, the skill and its parameters.
-        row: the row of the task, if it has one; it is running and owned by this instance.
-        slot: the slot that it runs in, if it has one; a run that gets a row takes a slot.
-
     Attributes:
         task: the id of the task, used once it has a row.
-        row: the row as last committed; None until there is one.
+        row: the row as last committed, running and owned by this instance; None until there is one.
+        slot: the slot that it runs in; a run that gets a row takes one.
         ended: set when the run has ended and has released its slot.
     """
 
     def __init__(
-        self, engine: Engine, admitted: Admitted, row: Row | None = None, slot: Slot | None = None
+        self,
+        runtime: TaskRuntime,
+        admitted: Admitted,
+        row: Row | None = None,
+        slot: Slot | None = None,
     ) -> None:
         self.admitted = admitted
         self.request, self.skill, self.flight = admitted.request, admitted.skill, admitted.flight
@@ -202,13 +129,14 @@ class Run:
         self.row = row
         self.slot = slot
         self.ended = anyio.Event()
-        self._engine = engine
-        self._store, self._limits = engine.store, engine.limits
+        self._runtime, self._limits = runtime, runtime.limits
+        self._repeatable = admitted.repeatable
+        self._atomic = not (self._repeatable or self.skill.durable)
         self._lock = anyio.Lock()
         self._steps = Steps((None if row is None else row.origin) or self.task)
-        if admitted.atomic:
+        if self._atomic:
             self._steps.under_way.add(ATOMIC)
-        self._parts = Parts(engine.limits.result_bytes)
+        self._parts = Parts(runtime.limits.result_bytes)
         self._scope = anyio.CancelScope()
         self._ending = anyio.CancelScope(shield=True)
         self._recording: set[anyio.CancelScope] = set()
@@ -267,13 +195,13 @@ class Run:
             self._stopped = why
         self._scope.cancel()
 
-    def observe(self, made: Change, answer: RecordedAnswer) -> None:
+    def observe(self, made: Change) -> None:
         """Handle a committed change by others: stop if the task has ended or is being cancelled."""
         if made.row.state == "cancelling":
             self.stop("cancel")
         elif made.row.state in TERMINAL and not self._over:
             self.stop("lost")
-            self._land(answer)
+            self._land(changes.ended_with(made))
 
     def superseded(self) -> None:
         """Stop because another run is to resume the task, unless this one is already unwinding."""
@@ -281,10 +209,8 @@ class Run:
             self.stop("lost")
 
     def drain(self) -> None:
-        """Stop for a shutdown of the service, as soon as no work is lost.
-
-        For a durable skill that is between two steps, when no caller waits for an answer: the task
-        is resumed from there.
+        """Stop for a shutdown, as soon as no work is lost: between two steps of a durable skill,
+        when no caller waits for an answer. The task is resumed from there.
         """
         self._draining = True
         self._leave_between_steps()
@@ -316,7 +242,7 @@ class Run:
             if row is not None and row.promoted:
                 return True
             try:
-                await self._promote(announced=True, keep_trying=not self.admitted.repeatable)
+                await self._promote(announced=True, keep_trying=not self._repeatable)
             except LostError:
                 self.stop("lost")
                 return False
@@ -336,10 +262,10 @@ class Run:
     async def _run_skill(self) -> RecordedAnswer | None:
         request, skill = self.request, self.skill
         self._skill_task = anyio.get_current_task().id
-        caller = request.caller_context
+        caller, row = request.caller_context, self.row
         context = Context(
-            principal=str(request.principal),
-            sender=str(request.requester),
+            principal=str(request.principal) if row is None else row.principal,
+            sender=str(request.requester) if row is None else row.requester,
             skill=skill.name,
             agent=caller.agent,
             taints=caller.taints,
@@ -347,9 +273,9 @@ class Run:
             trace=caller.trace,
             host=self,
         )
-        access, on_result = self._engine.skills, self.admitted.on_result
+        access, on_result = self._runtime.skills, self.admitted.on_result
         try:
-            access.check(request, skill, "" if self.row is None else self.task)
+            access.check(request, skill, "" if row is None else self.task)
             access.provide(skill, context)
             share = access.threads.share(context.principal)
             made = await call_skill(
@@ -378,7 +304,7 @@ class Run:
         """Return the result of the skill, with parts by reference if it would not fit."""
         most = self._limits.result_bytes
         try:
-            made = await outputs.fitting(made, most, self._engine.skills.share)
+            made = await outputs.fitting(made, most, self._runtime.skills.share)
         except CannotShare as error:
             # `checked` measures it exactly; converting a large one would hold up everybody.
             if outputs.least_size(made) > most:
@@ -391,10 +317,8 @@ class Run:
         return outputs.result_of(self.skill, made)
 
     def _interrupted(self) -> StanzaError | None:
-        """Return the error of a run that was stopped before its skill ended; None if it was
-        cancelled or will be resumed.
-        """
-        repeatable = self.admitted.repeatable
+        """Return the error of a run that was stopped; None: it was cancelled or will be resumed."""
+        repeatable = self._repeatable
         match self._stopped:
             case "limit":
                 return errors.timed_out(repeatable=repeatable)
@@ -429,23 +353,18 @@ class Run:
                 else:
                     if self.row is None or not self.row.promoted:
                         await self._promote(announced=True)
-                    await self._commit_end(partial(self._retry, ended), ended)
+                    await self._change(partial(self._retry, ended), ended)
                     return
             if self.row is not None:
-                await self._commit_end(partial(self._end_task, ended), ended)
+                await self._change(partial(self._end_task, ended), ended)
             elif ended is not None:
-                if not self.admitted.repeatable:
-                    await self._store.commit(partial(self._record, ended), keep_trying=True)
+                if not self._repeatable:
+                    await self._runtime.commit(partial(self._record, ended), keep_trying=True)
                 self._land(ended)
 
-    async def _commit_end(
-        self, op: Callable[[Transaction, Row], None], wanted: RecordedAnswer | None
-    ) -> None:
-        with contextlib.suppress(SettledError):
-            await self._change(op, wanted)
-
     def _record(self, answer: RecordedAnswer, tx: Transaction) -> None:
-        replay.answer_record(tx, self.admitted.key, self._recorded_until, answer)
+        expires = None if self.flight is None else self.flight.recorded
+        replay.answer_record(tx, self.admitted.key, expires, answer)
         tx.answers.append((str(self.request.principal), replay.size_of(answer)))
 
     def _end_task(self, ended: RecordedAnswer | None, tx: Transaction, row: Row) -> None:
@@ -454,7 +373,7 @@ class Run:
             journal.forget_begun(tx, row.id, step)
         if ended is None and self._stopped == "drain":
             # Others need not wait until this process has ended.
-            leases.wake_one(tx, but=self._store.instance)
+            leases.wake_one(tx, but=tx.instance)
             tx.publish(*changes.release(tx, row, drained=True))
             return
         if self._progress is not None and row.state == "running":
@@ -469,7 +388,7 @@ class Run:
         outcome = None if isinstance(ended, Accepted) else ended
         if to == "failed" and outcome is None:
             outcome = errors.internal()
-        tx.publish(changes.end(tx, row, to, outcome, repeatable=self.admitted.repeatable))
+        tx.publish(changes.end(tx, row, to, outcome, repeatable=self._repeatable))
 
     def _may_retry(self, error: StanzaError) -> bool:
         tries = 0 if self.row is None else self.row.tries
@@ -480,7 +399,6 @@ class Run:
         )
 
     def _retry(self, error: StanzaError, tx: Transaction, row: Row) -> None:
-        """Let the skill be retried after a while, and release the task."""
         if row.state != "running":
             self._end_task(error, tx, row)
             return
@@ -505,16 +423,14 @@ class Run:
 
     @property
     def resumes(self) -> bool:
-        """Whether another run continues the call if this one is cancelled now: the service stops,
-        in order or not, or has lost the task.
-        """
+        """Whether another run continues the call if this one is cancelled now."""
         return self._stopped in (None, "drain", "lost")
 
     async def perform(self, operation: Operation, *local: Callable[[str], Any]) -> Any:
         """Perform an operation of the skill; see `component.skills.operations.Host`."""
         return await self._handlers[type(operation)](self, operation, *local)
 
-    async def _report(self, report: ReportProgress) -> None:
+    async def _report(self, report: operations.ReportProgress) -> None:
         """Report progress, at most once a second."""
         self._check()
         self._progress = Progress(
@@ -526,7 +442,7 @@ class Run:
         elif not self._flushing:
             self._flush_later(wait)
 
-    async def _publish(self, given: PublishPart) -> None:
+    async def _publish(self, given: operations.PublishPart) -> None:
         """Publish a part of an artifact; without a row it is stored until there is one."""
         self._check()
         text = without_forbidden(given.text)
@@ -539,21 +455,25 @@ class Run:
                 await self._guard(lambda tx, row: tx.publish(changes.add_part(tx, row, part)))
             self._parts.shown(part)
 
-    async def _step(self, operation: RunStep, work: Work[bytes]) -> bytes:
-        """Run a step once; return its recorded result if it has already run."""
-        await self._enter(operation)
-        name, repeatable = operation.name, operation.repeatable
-        step = self._steps.step(name, operation.key, operation.input, branch=self._in_branch())
-        recorded = self._steps.done.get(step.name)
+    async def _step(self, operation: operations.RunStep, work: Work[bytes]) -> bytes:
+        step, recorded = await self._find(operation)
         if recorded is not None:
             return journal.json_of(recorded)
         self._inside += 1
         self._quiet = anyio.Event()
         try:
-            effects = not (repeatable or self.admitted.repeatable)
+            effects = not (operation.repeatable or self._repeatable)
             if effects:
                 await self._begin(step)
-            recorded = await self._do(name, step, work, effects=effects)
+            outer = _in_step.set(self)
+            try:
+                key = self._steps.key_of(step.name)
+                made, error = await journal.run_step(operation.name, work, key, effects=effects)
+            finally:
+                _in_step.reset(outer)
+            recorded = await self._finish(step, made)
+            if error is not None:
+                raise error
         finally:
             self._inside -= 1
             if not self._inside:
@@ -562,13 +482,11 @@ class Run:
         return journal.json_of(recorded)
 
     async def _begin(self, step: StepId) -> None:
-        """Commit that a step with effects begins."""
-
         def op(tx: Transaction, row: Row) -> None:
             if rows.is_late(tx, row):
                 tx.publish(changes.end(tx, row, "failed", errors.deadline_expired()))
             elif row.state != "cancelling":
-                journal.begin_step(tx, row.id, row.fence, step)
+                journal.begin_step(tx, row, step)
 
         async with self._lock:
             self._check()
@@ -581,29 +499,12 @@ class Run:
                 raise Parked
             self._steps.under_way.add(step.name)
 
-    async def _do(self, name: str, step: StepId, work: Work[bytes], *, effects: bool) -> Recorded:
-        """Run a step, and return its record."""
-        outer = _in_step.set(self)
-        try:
-            result = journal.succeeded(msgspec.Raw(await work(self._steps.key_of(step.name))))
-        except (Denied, InvalidParam, UsageError):
-            raise
-        except SkillError as error:
-            await self._finish(step, journal.refused(error))
-            raise
-        except Exception as error:
-            await self._finish(step, journal.failed(error, effects=effects))
-            raise StepFailed(f"The step {name!r} failed: {journal.described(error)}") from error
-        finally:
-            _in_step.reset(outer)
-        return await self._finish(step, result)
-
     async def _finish(self, step: StepId, result: str) -> Recorded:
         """Commit how a step ended, even if the run is being stopped."""
         recorded = Recorded(result, step.input)
 
         def op(tx: Transaction, row: Row) -> None:
-            journal.end_step(tx, row.id, row.fence, step.name, recorded)
+            journal.end_step(tx, row, step.name, recorded)
             if row.attempts > 1:  # this run got further than those that were interrupted
                 row.attempts = 1
                 rows.update(tx, row)
@@ -620,7 +521,7 @@ class Run:
                 self._recording.discard(recording)
         return recorded
 
-    async def _ask(self, asked: AskPrincipal) -> bytes:
+    async def _ask(self, asked: operations.AskPrincipal) -> bytes:
         """Ask the principal a question: this run ends here, and the answer starts another one."""
         await self._enter(asked)
         if _in_step.get() is self:
@@ -628,8 +529,7 @@ class Run:
                 f"The skill {self.skill.name} asks a question inside a step, which would have"
                 " to wait for the answer: ask before the step, and pass it the answer."
             )
-        step = self._steps.question(asked.question, asked.key, branch=self._in_branch())
-        recorded = self._steps.done.get(step.name)
+        step, recorded = self._steps.find(asked, branch=self._in_branch())
         if recorded is not None:
             return journal.json_of(recorded)
         self._steps.check_questions()
@@ -641,38 +541,29 @@ class Run:
         text, id_ = without_forbidden(asked.question), leases.new_instance()
 
         def op(tx: Transaction, row: Row) -> None:
-            if row.state == "cancelling":
-                raise CancellingError
             expires = lapses(tx.now, seconds, row.deadline)
             tx.publish(ask_input(tx, row, (step.name, id_), text, shown, expires))
 
         return await self._park(op)
 
-    async def _sleep(self, sleep: Sleep) -> None:
-        """Wait for a time; a long wait ends the run."""
-        await self._enter(sleep)
+    async def _sleep(self, sleep: operations.Sleep) -> None:
+        step, recorded = await self._find(sleep)
         seconds = sleep.seconds
-        step = self._steps.sleep(sleep.key, branch=self._in_branch())
-        if step.name in self._steps.done:
+        if recorded is not None:
             return
         if seconds < _SHORTEST_PARK_S or self.request.mode == "inline":
             await anyio.sleep(seconds)
             return
 
         def op(tx: Transaction, row: Row) -> None:
-            _leave(row)
             row.not_before = tx.steady + round(seconds * 1000)
-            recorded = Recorded(journal.succeeded(row.not_before), step.input)
-            journal.end_step(tx, row.id, row.fence, step.name, recorded)
-            _waits(tx, row)
+            ended = Recorded(journal.succeeded(row.not_before), step.input)
+            journal.end_step(tx, row, step.name, ended)
 
-        await self._park(op)
+        await self._park_until(op)
 
-    async def _start(self, start: StartTask) -> str:
-        """Start a child task once, and return its id."""
-        await self._enter(start)
-        step = self._steps.start(start.skill, start.key, start.params, branch=self._in_branch())
-        recorded = self._steps.done.get(step.name)
+    async def _start(self, start: operations.StartTask) -> str:
+        step, recorded = await self._find(start)
         if recorded is None:
             child = await self._child(start)
             async with self._lock:
@@ -683,16 +574,11 @@ class Run:
                 self._steps.done[step.name] = recorded
         return journal.result_of(recorded, str)
 
-    async def _child(self, start: StartTask) -> Admitted:
-        """Admit the request for a child task: it has no more rights than this one. Raises
-        SkillError.
-        """
-        name, mine, access = start.skill, self.request, self._engine.skills
+    async def _child(self, start: operations.StartTask) -> Admitted:
+        """Admit a child task, which has no more rights than this one. Raises SkillError."""
+        name, mine, access = start.skill, self.request, self._runtime.skills
         caller = msgspec.structs.replace(
-            mine.caller_context,
-            asker="model",
-            chosen=ITS_PARAMETERS,
-            reserved=(),
+            mine.caller_context, asker="model", chosen=ITS_PARAMETERS, reserved=()
         )
         request = msgspec.structs.replace(
             mine,
@@ -728,7 +614,7 @@ class Run:
         recorded = Recorded(journal.succeeded(task), step.input)
 
         def op(tx: Transaction, row: Row) -> None:
-            self._store.open_tasks.check(tx, row.principal, request)
+            self._runtime.open_tasks.check(tx, row.principal, request)
             child = changes.new_row(tx, task, admitted.request, admitted.skill, request)
             child.parent, child.deadline, child.promoted = row.id, row.deadline, 1
             if delay_s > 0:
@@ -737,92 +623,78 @@ class Run:
             rows.put(tx, child)
             row.children += 1
             rows.update(tx, row)
-            journal.end_step(tx, row.id, row.fence, step.name, recorded)
+            journal.end_step(tx, row, step.name, recorded)
             tx.queued(child)
 
         try:
-            await self._change(op)
-        except (LostError, SettledError):
-            self.stop("lost")
-            raise Parked from None
+            await self._guard(op)
         except StanzaError as error:
             raise SkillError(error.text or f"No child task can be started: {error}") from None
         return recorded
 
-    async def _wait(self, wait: WaitForTasks) -> bytes:
-        """Wait for child tasks; the run ends while they run."""
-        await self._enter(wait)
+    async def _wait(self, wait: operations.WaitForTasks) -> bytes:
+        step, recorded = await self._find(wait)
         tasks, eager = wait.tasks, wait.eager
-        step = self._steps.wait(tasks, wait.key, branch=self._in_branch())
-        recorded = self._steps.done.get(step.name)
         if recorded is None:
             mine = "" if self.row is None else self.row.id
             # A read that goes through the writer, so that it waits while the database is
             # unavailable.
-            found = await self._store.commit(
+            found = await self._runtime.commit(
                 lambda tx: journal.results_of(tx, mine, tasks, eager=eager), keep_trying=True
             )
             if found is None:
 
                 def op(tx: Transaction, row: Row) -> None:
-                    _leave(row)
                     row.waits = waiters.wait_for(tx, row.id, tasks, None, eager=eager)
-                    if eager and journal.has_failed(tx, tasks):
+                    if eager and journal.results_of(tx, row.id, tasks, eager=True) is not None:
                         row.waits = 0
-                    _waits(tx, row)
 
-                await self._park(op)
-            else:
-                recorded = await self._finish(step, journal.waited(found, eager=eager))
-        assert recorded is not None, "`_park` raises"
+                await self._park_until(op)
+            recorded = await self._finish(step, journal.waited(found, eager=eager))
         return journal.json_of(recorded)
 
-    async def _wait_for_turn(self, wait: WaitForTurn) -> NoReturn:
+    async def _wait_for_turn(self, wait: operations.WaitForTurn) -> NoReturn:
         """Leave the skill, and run it again when a turn has ended or is not stored any more."""
         await self._enter(wait)
 
         def op(tx: Transaction, row: Row) -> None:
-            _leave(row)
             row.waits = waiters.wait_for_turn(tx, row.id, wait.turn)
-            _waits(tx, row)
 
-        await self._park(op)
+        await self._park_until(op)
 
-    async def _ask_model(self, asked: AskModel, check: Callable[[str], object]) -> str:
-        """Ask a model once."""
+    async def _ask_model(self, asked: operations.AskModel, check: Callable[[str], object]) -> str:
         await self._enter()
-        skill = self.skill
-        if CAPABILITY not in skill.capabilities:
-            raise CapabilityMissing(skill.name, CAPABILITY)
-
+        if CAPABILITY not in self.skill.capabilities:
+            raise CapabilityMissing(self.skill.name, CAPABILITY)
         schema = msgspec.Raw(asked.schema)
-        question = ModelQuestion(asked.prompt, schema, asked.max_tokens, check, asked.model)
+        question = operations.ModelQuestion(
+            asked.prompt, schema, asked.max_tokens, check, asked.model
+        )
 
         async def ask(_key: str) -> bytes:
-            asking = self._engine.skills.ask_model(self.request, self.task, question)
+            asking = self._runtime.skills.ask_model(self.request, self.task, question)
             try:
-                outcome = ModelOutcome(await asking)
-            except ModelFailed as failed:
-                outcome = ModelOutcome(str(failed), failed.problem)
+                outcome = operations.ModelOutcome(await asking)
+            except operations.ModelFailed as failed:
+                outcome = operations.ModelOutcome(str(failed), failed.problem)
             return msgspec.json.encode(outcome)
 
-        if self.admitted.atomic:  # it never runs again
+        if self._atomic:  # it never runs again
             made = await ask(self.key)
         else:
-            value = msgspec.json.encode([asked.prompt, schema])
-            made = await self._step(RunStep("llm", True, value, asked.key), ask)
-        return msgspec.json.decode(made, type=ModelOutcome).answer()
+            made = await self._step(journal.model_step(asked), ask)
+        return msgspec.json.decode(made, type=operations.ModelOutcome).answer()
 
     _handlers: ClassVar[Mapping[type[Operation], Callable[..., Coroutine[Any, Any, Any]]]] = {
-        ReportProgress: _report,
-        PublishPart: _publish,
-        RunStep: _step,
-        AskPrincipal: _ask,
-        Sleep: _sleep,
-        StartTask: _start,
-        WaitForTasks: _wait,
-        WaitForTurn: _wait_for_turn,
-        AskModel: _ask_model,
+        operations.ReportProgress: _report,
+        operations.PublishPart: _publish,
+        operations.RunStep: _step,
+        operations.AskPrincipal: _ask,
+        operations.Sleep: _sleep,
+        operations.StartTask: _start,
+        operations.WaitForTasks: _wait,
+        operations.WaitForTurn: _wait_for_turn,
+        operations.AskModel: _ask_model,
     }
 
     # How operations begin, and how the run parks.
@@ -838,14 +710,13 @@ class Run:
             raise Parked
 
     async def _enter(self, operation: Operation | None = None) -> None:
-        """Wait while another branch is about to park; raise Parked if it did.
-
-        Raises UsageError if the operation needs a skill that can run again, and this one cannot.
+        """Wait while another branch is about to park. Raises Parked, and UsageError if the
+        operation needs a skill that can run again.
         """
         while self._parking is not None:
             await self._parking.wait()
         self._check()
-        if operation is not None and self.admitted.atomic:
+        if operation is not None and self._atomic:
             method = METHODS[type(operation)]
             raise UsageError(
                 f"The skill {self.skill.name} uses context.{method}, for which it must be able"
@@ -853,21 +724,26 @@ class Run:
                 " effects into steps, or read_only=True or idempotent=True if that is what it is."
             )
 
-    def _in_branch(self) -> bool:
-        """Return whether the caller runs in a parallel branch of the skill.
+    async def _find(self, operation: StepOperation) -> tuple[StepId, Recorded | None]:
+        """Begin an operation that is a step, and return its record, if it has ended already."""
+        await self._enter(operation)
+        return self._steps.find(operation, branch=self._in_branch())
 
-        A plain function runs in one thread, and so do its steps, one after another.
-        """
-        if self.skill.kind != "async":
-            return False
-        return anyio.get_current_task().id != self._skill_task
+    def _in_branch(self) -> bool:
+        # A plain function runs in one thread, and so do its steps, one after another.
+        return self.skill.kind == "async" and anyio.get_current_task().id != self._skill_task
 
     async def _park(self, op: Callable[[Transaction, Row], None]) -> NoReturn:
-        """Commit what the task waits for, give up its ownership, and raise Parked.
+        """Commit what the task waits for, and raise Parked.
 
         A step in progress could have its effect after that is on disk, when its result can no
         longer be recorded. So this waits for steps in progress, and no other step begins.
         """
+
+        def leave(tx: Transaction, row: Row) -> None:
+            if row.state != "cancelling":
+                op(tx, row)
+
         self._parking = anyio.Event()
         try:
             await self._quiet.wait()
@@ -875,9 +751,8 @@ class Run:
                 self._check()
                 if self.row is None or not self.row.promoted:
                     await self._need_row(announced=True)
-                try:
-                    await self._guard(op)
-                except CancellingError:
+                row = await self._guard(leave)
+                if row.state == "cancelling":  # then it can no longer wait for anything
                     self.stop("cancel")
                 else:
                     self._parked = True
@@ -885,6 +760,18 @@ class Run:
             self._parking.set()
             self._parking = None
         raise Parked
+
+    async def _park_until(self, op: Callable[[Transaction, Row], None]) -> NoReturn:
+        """Park until what `op` sets in the row: a time, or tasks or a turn that have to end."""
+
+        def leave(tx: Transaction, row: Row) -> None:
+            row.owner, row.fence, row.attempts = None, row.fence + 1, 0
+            op(tx, row)
+            row.wake_at = rows.next_due(tx, row)
+            rows.update(tx, row)
+            tx.queued(row)
+
+        await self._park(leave)
 
     def _flush_later(self, wait: float) -> None:
         self._flushing = True
@@ -895,7 +782,7 @@ class Run:
             with contextlib.suppress(Parked):  # it has been stopped, and ends by itself
                 await self._write_progress()
 
-        self._engine.start(flush)
+        self._runtime.start(flush)
 
     async def _write_progress(self) -> None:
         """Commit the latest progress, if it was not written yet and the task has a visible row."""
@@ -936,87 +823,84 @@ class Run:
         Raises AlreadyError; StanzaError, if the task cannot be created; and StorageError, unless
         `keep_trying`.
         """
-        mine = self.row
+        mine, admitted = self.row, self.admitted
+        request = ""
         if mine is None:
-            admitted = self.admitted
             request = changes.stored_request(admitted.request, admitted.arguments, self._limits)
-            op = partial(self._become_task, request, step, announced)
-        else:
-            op = partial(self._announce, mine)
-        row, accepted = await self._store.commit(
-            op, tasks=() if mine is None else (mine.id,), keep_trying=keep_trying, by=self
+
+        def op(tx: Transaction) -> tuple[Row, Accepted]:
+            if mine is None:
+                return self._become_task(tx, request, step, announced=announced)
+            row = rows.current(tx, mine)
+            accepted = changes.accepted_as(row, "accepted", tx.limits)
+            tx.publish(*changes.reveal(tx, row))
+            replay.accept_record(tx, row.id, accepted)
+            return row, accepted
+
+        tasks = () if mine is None else (mine.id,)
+        row, accepted = await self._runtime.commit(
+            op, tasks=tasks, keep_trying=keep_trying, by=self
         )
         self.row = row
         if announced:
             self._land(accepted)
         if mine is None:
             self._progress = None
-            self.slot = self._engine.slots.take(row.principal)
+            self.slot = self._runtime.slots.take(row.principal)
         else:
             self._flush_later(0)  # progress from before the task was visible
 
     def _become_task(
-        self, request: str, step: StepId | None, announced: bool, tx: Transaction
+        self, tx: Transaction, request: str, step: StepId | None, *, announced: bool
     ) -> tuple[Row, Accepted]:
-        admitted, limits, flight = self.admitted, self._limits, self.flight
-        if admitted.repeatable:
-            self._store.open_tasks.check(tx, str(self.request.principal), request)
+        flight, key = self.flight, self.admitted.key
+        if self._repeatable:
+            self._runtime.open_tasks.check(tx, str(self.request.principal), request)
         row = changes.new_row(tx, self.task, self.request, self.skill, request)
         row.promoted = int(announced)
-        accepted = changes.accepted_as(row, "accepted", limits)
-        owner = self._store.instance
-        tx.publish(changes.begin(tx, row, owner, atomic=admitted.atomic, new=True))
+        accepted = changes.accepted_as(row, "accepted", tx.limits)
+        tx.publish(changes.begin(tx, row, tx.instance, atomic=self._atomic, new=True))
         for name, recorded in self._steps.done.items():
-            journal.end_step(tx, row.id, row.fence, name, recorded)
+            journal.end_step(tx, row, name, recorded)
         for part in self._parts.all:
             if row.state == "running":
                 tx.publish(changes.add_part(tx, row, part))
         if self._progress is not None and row.state == "running":
             tx.publish(change(tx, row, "running", self._progress))
         if step is not None and row.state == "running":
-            journal.begin_step(tx, row.id, row.fence, step)
+            journal.begin_step(tx, row, step)
         answer = accepted if announced else None
-        if not admitted.repeatable:
-            replay.answer_record(tx, admitted.key, self._recorded_until, answer, task=row.id)
+        if not self._repeatable:
+            expires = None if flight is None else flight.recorded
+            replay.answer_record(tx, key, expires, answer, task=row.id)
         elif flight is not None and flight.left_s > 0:
-            found = replay.record(
-                tx,
-                admitted.key,
-                NewRecord(
-                    principal=row.principal,
-                    owner=owner,
-                    expires=flight.expires(tx.steady),
-                    task=row.id,
-                    answer=answer,
-                ),
+            new = NewRecord(
+                principal=row.principal,
+                owner=tx.instance,
+                expires=flight.expires(tx.steady),
+                task=row.id,
+                answer=answer,
             )
+            found = replay.record(tx, key, new)
             if found is not None:
                 raise AlreadyError(found)
-            self._store.records.check(tx, row.principal)
+            self._runtime.records.check(tx, row.principal)
         return row, accepted
 
-    def _announce(self, row: Row, tx: Transaction) -> tuple[Row, Accepted]:
-        mine = rows.current(tx, row)
-        accepted = changes.accepted_as(mine, "accepted", self._limits)
-        tx.publish(*changes.reveal(tx, mine))
-        replay.accept_record(tx, mine.id, accepted)
-        return mine, accepted
-
-    async def _guard(self, op: Callable[[Transaction, Row], None]) -> None:
-        """Commit a change; raise Parked if the task is lost or has ended."""
-        try:
-            await self._change(op)
-        except (LostError, SettledError):
-            self.stop("lost")
-            raise Parked from None
+    async def _guard(self, op: Callable[[Transaction, Row], None]) -> Row:
+        """Commit a change, and return the row; raise Parked if the task is lost or has ended."""
+        with contextlib.suppress(LostError):
+            row = await self._change(op)
+            if row is not None:
+                return row
+        self.stop("lost")
+        raise Parked
 
     async def _change(
         self, op: Callable[[Transaction, Row], None], wanted: RecordedAnswer | None = None
-    ) -> None:
-        """Commit a change of the running task, which `wanted` is meant to end.
-
-        It is tried again until it succeeds. Raises LostError, and SettledError if the task has
-        ended with this commit.
+    ) -> Row | None:
+        """Commit a change, which `wanted` is meant to end, and return the row; None if the task has
+        ended with this commit. It is tried until it succeeds. Raises LostError.
         """
         mine = self.row
         assert mine is not None
@@ -1026,26 +910,10 @@ class Run:
             op(tx, row)
             return row, tx.changes[-1] if tx.changes else None
 
-        row, last = await self._store.commit(fenced, tasks=(mine.id,), keep_trying=True, by=self)
+        row, last = await self._runtime.commit(fenced, tasks=(mine.id,), keep_trying=True, by=self)
         self.row = row
-        if last is not None and row.state in TERMINAL:
-            if not row.promoted:
-                self._land(changes.ended_with(last, wanted))
-            raise SettledError
-
-    @property
-    def _recorded_until(self) -> int | None:
-        return None if self.flight is None else self.flight.recorded
-
-
-def _leave(row: Row) -> None:
-    """Release a task that begins to wait. Raises CancellingError."""
-    if row.state == "cancelling":
-        raise CancellingError
-    row.owner, row.fence, row.attempts = None, row.fence + 1, 0
-
-
-def _waits(tx: Transaction, row: Row) -> None:
-    row.wake_at = rows.next_due(tx, row)
-    rows.update(tx, row)
-    tx.queued(row)
+        if last is None or row.state not in TERMINAL:
+            return row
+        if not row.promoted:
+            self._land(changes.ended_with(last, wanted))
+        return None

@@ -2,7 +2,7 @@
 database.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -14,18 +14,16 @@ from anyio.abc import TaskGroup, TaskStatus
 from msgspec.structs import replace
 
 from component import system
-from component.skills.skill import Skill
 from component.store.clock import seconds_since_boot
 from component.store.errors import StorageError
 from component.store.storage import Storage
 from component.tasks import changes, leases, queries, question_rows, questions, replay, rows
-from component.tasks.admission import Admission, Answer
-from component.tasks.changes import TaskStore, Transaction, release_all
+from component.tasks.admission import Admission
+from component.tasks.changes import TaskRuntime, Transaction, release_all
 from component.tasks.events import UNSENT, EventSender, TaskRecords
-from component.tasks.expiry import EndedTasks, Expired, Timer, expire_due
+from component.tasks.expiry import EndedTasks, Timer, expire_due
 from component.tasks.inline import InlineRequests
 from component.tasks.protocol import (
-    DeletedTask,
     Listener,
     Naming,
     Question,
@@ -33,10 +31,10 @@ from component.tasks.protocol import (
     TaskLimits,
     UncertainError,
 )
-from component.tasks.question_rows import InWords
-from component.tasks.questions import Answerer, Judgement
+from component.tasks.question_rows import Answerer
+from component.tasks.questions import Judgement
 from component.tasks.replay import ReplayCache
-from component.tasks.request import OnResult, Request, session_key
+from component.tasks.request import session_key
 from component.tasks.rows import TERMINAL
 from component.tasks.worker import Worker
 from xep.fluux_agent import errors
@@ -53,9 +51,8 @@ _log = structlog.get_logger("component.tasks")
 class Clocks(msgspec.Struct, frozen=True):
     """The clocks of the task service; tests set them.
 
-    `now` is the time, for deadlines. `boot_s` are seconds that do not jump, for answers in memory.
-    `patience_s` are the seconds that old work waits for the first stream before it is resumed, so
-    that it does not delay the connection.
+    `now` is for deadlines, `boot_s` does not jump, for answers in memory. Old work waits
+    `patience_s` seconds for the first stream, so that it does not delay the connection.
     """
 
     now: Callable[[], datetime] = system.now
@@ -71,13 +68,13 @@ class TaskService:
     the database refuses, and the methods that judge raise the StanzaError of the specification's
     table.
 
-    Args:
-        storage: reads and writes the rows.
-        skills: the skills, and who may execute them.
-        limits: the limits of the work.
-        listener: sends messages about tasks.
-        records: the audit log and the metrics.
-        clocks: the clocks.
+    Attributes:
+        execute: runs a skill: at once, within the inline limit, or as a task (specification,
+            "Execution"); see `Admission.execute`.
+        repeated: returns the recorded answer to a request; see `Admission.repeated`.
+        skills_changed: claims the tasks that waited for other skills, or for a late source.
+        requeued: claims a task soon that another part of the service has queued.
+        deleted: is called with each task that its principal could see and that was deleted.
     """
 
     def __init__(
@@ -92,45 +89,40 @@ class TaskService:
     ) -> None:
         self._storage = storage
         self._limits = limits
-        self._listener = listener
         self._patience_s = clocks.patience_s
         self._records = records or TaskRecords()
         self._connected = anyio.Event()
-        self._group: TaskGroup | None = None
         self._shared = False
-        self._store = TaskStore(storage, limits, self._publish, self._has_slots)
-        self._timer = Timer(self._settle_due)
-        self._membership = Membership(
-            self._store,
-            queued=self.requeued,
-            overdue=self._timer.wake,
-            evicted=self._taken_over,
-        )
         # Without other instances and late sources, nobody else will have the skill of a task.
         names = skills.names
         skills = replace(skills, names=lambda: names() if self._shared or skills.late() else None)
-        self._worker = Worker(self._store, limits, skills)
+        self._runtime = TaskRuntime(storage, skills, limits, self._publish)
+        self._timer = Timer(self._settle_due)
+        self._worker = Worker(self._runtime)
+        self._membership = Membership(
+            *(self._runtime, self._worker.wake, self._timer.wake), evicted=self._start_telling
+        )
         cache = ReplayCache(limits.replay_s, clock=clocks.boot_s)
         self.answer_inline = InlineRequests(skills, self._records, clocks.boot_s).answer
         self._admission = Admission(
-            self._worker, cache, self._records, accepted=listener.released, now=clocks.now
+            *(self._worker, cache, self._records),
+            accepted=listener.released,
+            now=clocks.now,
         )
         self._event_sender = EventSender(storage, listener)
         self._skew: int | None = None
         """How far the wall clock was ahead of the steady clock when the timer last looked."""
-        self._ended = EndedTasks(storage, limits, self.deleted)
+        self.deleted = listener.deleted
+        self._ended = EndedTasks(storage, limits, listener.deleted)
+        self.execute = self._admission.execute
+        self.repeated = self._admission.repeated
+        self.skills_changed = self._worker.skills_changed
+        self.requeued = self._worker.wake
 
     @property
     def instance(self) -> str:
         """The name of this instance among those that share the database."""
-        return self._store.instance
-
-    def _has_slots(self) -> bool:
-        return self._worker.slots.free > 0 and not self._worker.draining
-
-    def deleted(self, task: DeletedTask) -> None:
-        """A task that its principal could see was deleted, since it is stored no longer."""
-        self._listener.deleted(task)
+        return self._runtime.instance
 
     # Life cycle.
 
@@ -139,18 +131,18 @@ class TaskService:
 
         Raises StorageError: the database refuses at the start.
         """
-        self._shared, any_records = await self._store.commit(
+        runtime = self._runtime
+        self._shared, any_records = await runtime.commit(
             lambda tx: (self._membership.join(tx), replay.any_records(tx))
         )
         self._admission.any_records = self._shared or any_records
         try:
             async with anyio.create_task_group() as group:
-                self._group = group
-                self._worker.start(group)
+                runtime.group = group
                 await self._work(group, task_status)
         finally:
-            self._group = None
-            self._worker.stopped()
+            runtime.group = None
+            runtime.draining = True
 
     async def _work(self, group: TaskGroup, task_status: TaskStatus[None]) -> None:
         group.start_soon(self._event_sender.run)
@@ -164,34 +156,44 @@ class TaskService:
             await self._connected.wait()
         group.start_soon(self._timer.run)
         group.start_soon(self._ended.run)
-        self._worker.start_claiming()
+        group.start_soon(self._worker.claim)
         self._worker.wake()
         await anyio.sleep_forever()
 
     async def connected(self) -> None:
-        """Send what could not be sent before, now that there is a stream. Raises StorageError."""
+        """Send what could not be sent before. Raises StorageError; then it is tried again later."""
         self._connected.set()
-        if self._group is not None:
-            await self._send_unsent()
+        if self._runtime.group is None:
+            return
+        try:
+            await self._event_sender.send_unsent()
+        except StorageError:
+            self._start_telling()
+            raise
 
     async def drain(self) -> None:
         """Let executions end, or stop them, and leave the cluster; see `Worker.drain`."""
         await self._worker.drain()
         try:
             await self._event_sender.flush()
-            await self._store.commit(self._membership.leave)
+            await self._runtime.commit(self._membership.leave)
             await self._event_sender.flush()
         except StorageError as error:
             _log.warning("could not shut down cleanly; the next start recovers", reason=str(error))
 
-    # Other instances.
+    def _start_telling(self) -> None:
+        # otherwise the service has stopped, and the next start does this
+        if self._runtime.group is not None:
+            self._runtime.group.start_soon(self._keep_telling)
 
-    def _taken_over(self) -> None:
-        """Resume the released work of a dead instance, and send the events that it committed and
-        did not send.
-        """
-        self._worker.wake()
-        self._start(self._keep_telling)
+    async def _keep_telling(self) -> None:
+        while True:
+            try:
+                return await self._event_sender.send_unsent()
+            except StorageError:
+                await anyio.sleep(leases.HEARTBEAT_S)
+
+    # Other instances.
 
     async def _listen(
         self,
@@ -209,16 +211,17 @@ class TaskService:
     async def _wake(self) -> None:
         """Claim tasks that another instance has queued and cannot run."""
         self._worker.wake()
-        if not self._has_slots():  # this one has no slot either
-            await self._store.commit(
+        if not self._runtime.has_slots():  # this one has no slot either
+            await self._runtime.commit(
                 lambda tx: leases.wake_one(tx, but=self.instance), keep_trying=True
             )
 
     async def _stop_cancelled(self) -> None:
         """Stop executions of tasks that another instance has cancelled."""
         self._timer.wake()
-        mine = await self._store.commit(
-            lambda tx: rows.being_cancelled(tx, self.instance), keep_trying=True
+        cancelling = "SELECT id FROM tasks WHERE owner = ? AND state = 'cancelling'"
+        mine = await self._runtime.commit(
+            lambda tx: rows.column(tx, cancelling, self.instance), keep_trying=True
         )
         for task in mine:
             run = self._worker.of(task)
@@ -236,79 +239,19 @@ class TaskService:
                 self._ended.add(made.row.principal, rows.size_of(made.row))
         for principal, size in committed.answers:
             self._ended.add(principal, size)
-        changed = (*(made.row for made in committed.changes), *committed.rows)
-        if any(row.wake_at is not None for row in changed):
+        if committed.has_timers:
             self._timer.wake()
 
     async def _settle_due(self) -> int | None:
-        def op(tx: Transaction) -> Expired:
-            expired = expire_due(tx, self._skew)
-            tx.publish(*expired.changes)
-            if expired.ready:
-                tx.wake_others()
-            return expired
-
-        expired = await self._store.commit(op, keep_trying=True)
-        self._skew = expired.skew
-        for principal in expired.ready:
-            self._worker.wake(principal)
-        return expired.next_ms
-
-    async def _send_unsent(self) -> None:
-        """Send what could not be sent before.
-
-        Raises StorageError; then it is tried again until it succeeds.
-        """
-        try:
-            await self._event_sender.send_unsent()
-        except StorageError:
-            self._start(self._keep_telling)
-            raise
-
-    async def _keep_telling(self) -> None:
-        while True:
-            try:
-                return await self._event_sender.send_unsent()
-            except StorageError:
-                await anyio.sleep(leases.HEARTBEAT_S)
-
-    def _start(self, work: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> None:
-        # otherwise the service has stopped, and the next start does this
-        if self._group is not None:
-            self._group.start_soon(work, *args)
+        next_ms, self._skew = await self._runtime.commit(
+            lambda tx: expire_due(tx, self._skew), keep_trying=True
+        )
+        return next_ms
 
     # Requests.
 
-    def execute(
-        self, request: Request, on_result: OnResult | None = None, internal: Skill | None = None
-    ) -> Answer | Awaitable[Answer]:
-        """Run a skill: at once, within the inline limit, or as a task (specification, "Execution").
-
-        See `component.tasks.admission.Admission.execute`.
-        """
-        return self._admission.execute(request, on_result, internal)
-
-    async def repeated(self, request: Request) -> Answer | None:
-        """Return the recorded answer to a request; None if it is new.
-
-        Waits for the first request, if that is still in progress. Raises StanzaError: the recorded
-        error, `conflict`, `busy`, or `outcome-unknown`.
-        """
-        return await self._admission.repeated(request)
-
-    def requeued(self) -> None:
-        """A task was queued by another part of the service: claim it soon. Never waits."""
-        self._worker.wake()
-
-    def skills_changed(self) -> None:
-        """Claim the tasks that waited for other skills, or for a late source. Never waits."""
-        self._worker.skills_changed()
-
     async def withdraw(self, requester: JID, target: JID, session: str) -> bool:
-        """Cancel the work of a request of a session that has ended, whether it is a task or not.
-
-        Return False if it is not in progress.
-        """
+        """Cancel the work of a request of an ended session; return False if none is in progress."""
         key = session_key(requester, target, session)
         run = self._worker.of_request(key)
         if run is not None and run.row is None:
@@ -323,24 +266,22 @@ class TaskService:
             tx.publish(*made)
             return bool(made)
 
-        return await self._store.commit(op)
+        return await self._runtime.commit(op)
 
     # Tasks.
 
     async def get(self, who: JID, at: JID, task: str) -> Task:
         """Return the whole task. Raises StanzaError: `unknown-task`."""
-        return _known(await self._store.read(lambda db: queries.get(db, who, at, task)))
+        return _known(await self._storage.read(lambda db: queries.get(db, who, at, task)))
 
     async def list(self, who: JID, at: JID, query: TaskList) -> TaskList:
         """Return one page of the principal's tasks, the latest first."""
-        return await self._store.read(lambda db: queries.list_(db, who, at, query, self._limits))
+        return await self._storage.read(lambda db: queries.list_(db, who, at, query, self._limits))
 
     async def events(self, who: JID, at: JID, query: Events) -> Events:
-        """Return one page of a task's events since a revision. Raises StanzaError:
-        `unknown-task`.
-        """
+        """Return a page of a task's events. Raises StanzaError: `unknown-task`."""
         room = self._limits.page_room
-        return _known(await self._store.read(lambda db: queries.events(db, who, at, query, room)))
+        return _known(await self._storage.read(lambda db: queries.events(db, who, at, query, room)))
 
     async def cancel(self, who: JID, at: JID, query: Cancel) -> Task:
         """Cancel a task, and return the task after that. Raises StanzaError: `unknown-task`."""
@@ -352,22 +293,21 @@ class TaskService:
             tx.publish(*changes.cancel(tx, row))
             return queries.whole_task(tx, row)
 
-        return _known(await self._store.commit(op, tasks=(query.id,)))
+        return _known(await self._runtime.commit(op, tasks=(query.id,)))
 
     # Questions.
 
     async def answer(
         self, who: JID, at: JID, answer: InputAnswer, naming: Naming | None = None
     ) -> Task:
-        """Answer a question of a task (INP-010), and return the task after that. Raises
-        StanzaError.
+        """Answer a question of a task (INP-010), and return the task after that.
 
         `naming` is given for words that do not contain the question's identifier. Raises
-        UncertainError, and changes nothing, if they may be meant for another question.
+        StanzaError; or UncertainError, and changes nothing, if they may be meant for another
+        question.
         """
         slot = self._worker.try_slot(str(who.bare))
-        taken = False
-        by = Answerer(who, at, words=self._in_words(who, at, naming))
+        by = self._answerer(who, at, None, naming)
         owner = None if slot is None else self.instance
         try:
             judged = await self._judge(
@@ -376,14 +316,11 @@ class TaskService:
             made = judged.change
             if slot is not None and made is not None and made.row.state == "running":
                 self._worker.take_up_soon(made.row, slot)
-                taken = True
+                slot = None
         finally:
-            if slot is not None and not taken:
+            if slot is not None:
                 slot.release()
-        if judged.uncertain:
-            raise UncertainError
-        if judged.error is not None:
-            raise judged.error
+        _raise_refusal(judged)
         assert judged.task is not None
         return judged.task
 
@@ -395,22 +332,17 @@ class TaskService:
         lang: str | None = None,
         naming: Naming | None = None,
     ) -> None:
-        """Decide a confirmation (CNF-032). `naming` and the errors are as for `answer`; only
-        approvals are checked against it.
+        """Decide a confirmation (CNF-032); only approvals are checked against `naming`. Raises as
+        `answer`.
         """
-        by = Answerer(who, at, lang, self._in_words(who, at, naming))
+        by = self._answerer(who, at, lang, naming)
         judged = await self._judge(lambda tx: questions.decide(tx, by, decision))
         self._records.decided(who, decision, judged)
-        if judged.uncertain:
-            raise UncertainError
-        if judged.error is not None:
-            raise judged.error
+        _raise_refusal(judged)
 
-    def _in_words(self, who: JID, at: JID, naming: Naming | None) -> InWords | None:
-        if naming is None:
-            return None
-        sent = self._event_sender.questions_to(who)
-        return InWords(who, at, naming, self._limits.certainty, sent)
+    def _answerer(self, who: JID, at: JID, lang: str | None, naming: Naming | None) -> Answerer:
+        sent = frozenset[str]() if naming is None else self._event_sender.questions_to(who)
+        return Answerer(who, at, lang, naming, sent)
 
     async def _judge(self, judge: Callable[[Transaction], Judgement], *tasks: str) -> Judgement:
         def op(tx: Transaction) -> Judgement:
@@ -419,23 +351,28 @@ class TaskService:
                 tx.publish(judged.change)
             return judged
 
-        return await self._store.commit(op, tasks=tasks)
+        return await self._runtime.commit(op, tasks=tasks)
 
     async def open_questions(self, who: JID, at: JID) -> Sequence[Question]:
         """Return the open questions that this address has asked the bare JID `who`."""
-        return await self._store.read(lambda db: question_rows.open_questions(db, who, at))
+        return await self._storage.read(lambda db: question_rows.open_questions(db, who, at))
 
     async def returned(self, who: JID, at: JID, question: str) -> None:
-        """Record that the message of a question to `who` was returned as an error. Raises
-        StorageError.
-        """
+        """Record that the message of a question to `who` was returned as an error."""
         # Most returned messages are no questions, and a read costs less than a commit.
-        if await self._store.read(lambda db: question_rows.is_open(db, question, who, at)):
-            await self._store.commit(lambda tx: question_rows.returned(tx, question, who, at))
+        if await self._storage.read(lambda db: question_rows.is_open(db, question, who, at)):
+            await self._runtime.commit(lambda tx: question_rows.returned(tx, question, who, at))
 
     async def was_asked(self, who: JID, at: JID, name: str) -> bool:
         """Return whether a question that `who` was asked, by its id or thread, is closed."""
-        return await self._store.read(lambda db: question_rows.was_asked(db, who, at, name))
+        return await self._storage.read(lambda db: question_rows.was_asked(db, who, at, name))
+
+
+def _raise_refusal(judged: Judgement) -> None:
+    if judged.uncertain:
+        raise UncertainError
+    if judged.error is not None:
+        raise judged.error
 
 
 def _known(found: T | None) -> T:
@@ -450,11 +387,9 @@ class Membership:
     On SQLite only one process uses a data directory; then only `join` is used.
 
     Args:
-        store: reads and writes rows, and has the name of this instance.
         queued: called when there are tasks to claim.
         overdue: called when a timer has passed that another instance may not handle.
-        evicted: called after the work of a dead instance was released.
-        watch: finds dead instances.
+        evicted: called after a dead instance was evicted, which may not have sent its events.
 
     Attributes:
         channel: notifications on it wake only this instance.
@@ -462,33 +397,34 @@ class Membership:
 
     def __init__(
         self,
-        store: TaskStore,
+        runtime: TaskRuntime,
         queued: Callable[[], None],
         overdue: Callable[[], None],
         evicted: Callable[[], None],
-        watch: leases.Watch | None = None,
     ) -> None:
         self.channel = f"tasks_{leases.new_instance()}"
-        self._store = store
+        self._runtime = runtime
         self._queued = queued
         self._overdue = overdue
         self._evicted = evicted
-        self._watch = watch or leases.Watch()
+        self._watch = leases.Watch()
 
     def join(self, tx: Transaction) -> bool:
-        """Join the others, and release the tasks of dead instances; return whether there can be
-        others.
-        """
+        """Join, and release the tasks of dead instances; return whether there can be others."""
         shared = tx.dialect == "postgresql"
         if shared:
-            leases.join(tx, tx.instance, self._store.storage.place, self.channel)
-        for owner in rows.lost_owners(tx):  # they left, or ran on SQLite
+            leases.join(tx, tx.instance, self._runtime.storage.place, self.channel)
+        lost = (
+            "SELECT DISTINCT owner FROM tasks WHERE owner IS NOT NULL"
+            " AND owner NOT IN (SELECT id FROM instances)"
+        )
+        for owner in rows.column(tx, lost):  # they left, or ran on SQLite
             tx.publish(*release_all(tx, owner))
         return shared
 
     def leave(self, tx: Transaction) -> None:
         """Leave the others, and release the tasks of this instance."""
-        leases.leave(tx, tx.instance)
+        tx.execute("DELETE FROM instances WHERE id = ?", (tx.instance,))
         tx.publish(*release_all(tx, tx.instance))
         leases.wake_one(tx)
 
@@ -504,46 +440,57 @@ class Membership:
 
     async def send_heartbeat(self) -> None:
         """Send one heartbeat, and evict dead instances. Raises StorageError."""
-        me = self._store.instance
-        heartbeat = await self._store.commit(lambda tx: leases.send_heartbeat(tx, me))
-        if heartbeat is None:
+        me = self._runtime.instance
+
+        def op(tx: Transaction) -> tuple[dict[str, int], bool, bool] | None:
+            beat = "UPDATE instances SET heartbeat = heartbeat + 1 WHERE id = ?"
+            if tx.execute(beat, (me,)).rowcount == 0:
+                return None  # declared dead
+            found = tx.execute("SELECT id, heartbeat FROM instances WHERE id <> ?", (me,))
+            others = dict(found.fetchall())
+            queued = rows.exists(tx, f"SELECT 1 FROM tasks WHERE {rows.QUEUED} LIMIT 1")  # noqa: S608
+            due = "SELECT 1 FROM tasks WHERE wake_at <= ? LIMIT 1"
+            return others, queued, rows.exists(tx, due, tx.steady)
+
+        found = await self._runtime.commit(op)
+        if found is None:
             await self._rejoin()
             return
-        if heartbeat.queued:
+        others, queued, overdue = found
+        if queued:
             self._queued()
-        if heartbeat.overdue:
+        if overdue:
             self._overdue()
-        for other, count in self._watch.dead(heartbeat.others).items():
-            if await self._store.commit(partial(self._evict, other, count)):
+        for other, count in self._watch.dead(others).items():
+            if await self._runtime.commit(partial(self._evict, other, count)):
                 _log.warning("took over the tasks of a dead instance", instance=other)
+                self._queued()
                 self._evicted()
 
     @staticmethod
     def _evict(other: str, count: int, tx: Transaction) -> bool:
-        """Release the work of a dead instance; return False if it has sent a heartbeat, or is
-        already evicted.
-        """
-        if not leases.delete_dead(tx, other, count):
+        """Release the work of a dead instance; return False if it has gone or is alive."""
+        sql = "DELETE FROM instances WHERE id = ? AND heartbeat = ?"
+        if not tx.execute(sql, (other, count)).rowcount:
             return False
         tx.publish(*release_all(tx, other))
         leases.wake_one(tx, but=tx.instance)
         return True
 
     async def _rejoin(self) -> None:
-        before, new = self._store.instance, leases.new_instance()
+        before, new = self._runtime.instance, leases.new_instance()
         _log.warning(
             "other instances have taken over the tasks of this one; it joins again under a new name"
         )
         # Before the write: later work has the new name, earlier work is included in the write.
-        self._store.instance = new
-        place = self._store.storage.place
+        self._runtime.instance = new
 
         def op(tx: Transaction) -> None:
             # Tasks that others have taken over have another owner or none; their runs notice it by
             # the fence.
-            leases.join(tx, new, place, self.channel)
-            rows.rename_owner(tx, before, new)
+            leases.join(tx, new, self._runtime.storage.place, self.channel)
+            tx.execute("UPDATE tasks SET owner = ? WHERE owner = ?", (new, before))
             replay.rename_owner(tx, before, new)
 
-        await self._store.commit(op, keep_trying=True)
+        await self._runtime.commit(op, keep_trying=True)
         self._queued()

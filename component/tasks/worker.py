@@ -10,21 +10,21 @@ from typing import Final
 import anyio
 import msgspec
 import structlog
-from anyio.abc import TaskGroup
 
 from component.caches import FIFOCache
 from component.skills.errors import printable
+from component.store.database import among
 from component.store.errors import StorageError
 from component.store.notifications import Notification, record
 from component.tasks import changes, journal, leases, question_rows, rows
-from component.tasks.changes import Change, TaskStore, Transaction, change
+from component.tasks.changes import Change, TaskRuntime, Transaction, change
 from component.tasks.journal import Journal
 from component.tasks.leases import SUSPECT_ATTEMPTS, Claimant, Claimed, Slot, claim, unknown_skills
-from component.tasks.protocol import SkillAccess, TaskLimits
-from component.tasks.questions import ask_confirmation, confirm_for, covers, lapses
+from component.tasks.protocol import SkillAccess
+from component.tasks.questions import ask_question, confirm_for, covers, lapses
 from component.tasks.replay import Flight
-from component.tasks.rows import LostError, Row, is_queued
-from component.tasks.run import Admitted, Engine, Run
+from component.tasks.rows import LostError, Row
+from component.tasks.run import Admitted, Run
 from xep.binding import encode, read
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Output, State
@@ -42,28 +42,14 @@ _log = structlog.get_logger("component.tasks")
 class Worker:
     """Owns the runs on this instance.
 
-    A task has at most one run here: a task that is resumed waits until the previous run has
-    unwound.
-
-    Args:
-        store: runs transactions on the rows.
-        limits: the limits of durable work.
-        skills: the skills, and who may execute them; it has their names only if other instances
-            may have other ones.
-
-    Attributes:
-        engine: what runs use of the service.
-        slots: the slots for tasks on this instance.
-        draining: whether the service stops, and no more work starts.
+    A task has at most one run here: a resumed task waits until the previous run has unwound.
     """
 
-    def __init__(self, store: TaskStore, limits: TaskLimits, skills: SkillAccess) -> None:
-        self.engine = Engine(store, limits, skills, self._released)
-        self.slots = self.engine.slots
-        self.draining = False
-        self._store = store
-        self._limits = limits
-        self._skills = skills
+    def __init__(self, runtime: TaskRuntime) -> None:
+        self.slots = runtime.slots
+        self.slots.released = self._released
+        self.runtime = runtime
+        self._skills = runtime.skills
         self._runs: dict[str, Run] = {}
         """By their tasks; the task of a run without a row has its id already."""
         self._idle = anyio.Event()
@@ -87,15 +73,6 @@ class Worker:
         self._unfit: FIFOCache[str, None] = FIFOCache(_MOST_UNFIT)
         """Tasks that this instance cannot run and another one may."""
 
-    def start(self, group: TaskGroup) -> None:
-        """Run skills in the group; `start_claiming` takes up what is queued."""
-        self.engine.group = group
-
-    def stopped(self) -> None:
-        """Note that the task group has ended: nothing starts any more."""
-        self.engine.group = None
-        self.draining = True
-
     # Runs.
 
     def of(self, task: str) -> Run | None:
@@ -112,19 +89,17 @@ class Worker:
         return any(one.flight is flight for one in self._runs.values())
 
     def execute(self, admitted: Admitted, row: Row | None = None, slot: Slot | None = None) -> Run:
-        """Start a run, of a new task if it has a row; return it. Raises StanzaError: the service
-        has stopped.
-        """
-        run = Run(self.engine, admitted, row, slot)
+        """Start a run, and return it. Raises StanzaError: the service has stopped."""
+        run = Run(self.runtime, admitted, row, slot)
         self._launch(run)
         return run
 
     def _launch(self, run: Run) -> None:
         self._runs[run.task] = run
-        if self.draining:
+        if self.runtime.draining:
             run.drain()
         try:
-            self.engine.start(self._run, run)
+            self.runtime.start(self._run, run)
         except StanzaError:
             self._has_ended(run)
             raise
@@ -138,7 +113,6 @@ class Worker:
             self._has_ended(run)
 
     def _has_ended(self, run: Run) -> None:
-        """Remove a run that has ended, or could not start."""
         if self._runs.get(run.task) is run:
             del self._runs[run.task]
         run.release()
@@ -154,12 +128,8 @@ class Worker:
             self._beginning -= 1
             self._see_whether_idle()
 
-    @property
-    def _is_idle(self) -> bool:
-        return not self._runs and not self._beginning
-
     def _see_whether_idle(self) -> None:
-        if self.draining and self._is_idle:
+        if self.runtime.draining and not self._runs and not self._beginning:
             self._idle.set()
 
     def observe(self, committed: Transaction, by: object) -> None:
@@ -167,24 +137,16 @@ class Worker:
         for made in committed.changes:
             run = self.of(made.row.id)
             if run is not None and run is not by:
-                run.observe(made, changes.ended_with(made))
-            for principal in made.ready:
-                self.wake(principal)
-        # Its `rows` may have been queued without a published change.
-        for row in (*(made.row for made in committed.changes), *committed.rows):
-            if is_queued(row):
-                self.wake(row.principal)
-            if row.queue is not None and row.owner is None:
-                self.wake()  # the next task in its queue may start
+                run.observe(made)
+        for principal in committed.ready:
+            self.wake(principal)
 
     # Which task runs next.
 
     def try_slot(self, principal: str) -> Slot | None:
-        """Return a slot for a task of the principal, if it may start at once: a slot is free, and
-        no queued task of anybody goes first.
-        """
+        """Return a slot for a task that may start at once: no queued task of anybody goes first."""
         behind, slots = self._behind, self.slots
-        if self.draining or principal in behind or slots.free <= len(behind):
+        if self.runtime.draining or principal in behind or slots.free <= len(behind):
             return None
         return slots.take(principal) if slots.has(principal) else None
 
@@ -203,15 +165,12 @@ class Worker:
         self._unfit.clear()
         self.wake()
 
-    def start_claiming(self) -> None:
-        """Claim queued tasks from now on, while there are slots."""
-        self.engine.start(self._claim)
-
-    async def _claim(self) -> None:
+    async def claim(self) -> None:
+        """Claim queued tasks while there are slots, until cancelled."""
         while True:
             await self._work.wait()
             self._work = anyio.Event()
-            while self.slots.free and not self.draining:
+            while self.runtime.has_slots():
                 before, self._behind = self._behind, set()
                 claimed = await self._claim_once()
                 if claimed.more:
@@ -237,27 +196,23 @@ class Worker:
                 self._claiming_later = False
                 self.wake()
 
-            self.engine.start(later)
+            self.runtime.start(later)
 
     async def _claim_once(self) -> Claimed:
-        slots, after, late = self.slots, self._after, self._skills.late()
+        slots, after, late = self.slots.snapshot(), self._after, self._skills.late()
         claimant = Claimant(
-            instance=self._store.instance,
+            instance=self.runtime.instance,
             skills=self._skills.names(),
+            slots=slots,
+            queues=self.runtime.limits.queues,
             unfit=tuple(self._unfit.keys()),
-            free=slots.free,
-            share=self._limits.running_per_principal,
-            running=dict(slots.running),
-            bound=slots.bound,
-            queues=self._limits.queues,
-            suspect=not slots.suspects,
         )
         if not late:
             self._told.clear()
 
         def op(tx: Transaction) -> tuple[Claimed, list[str], Sequence[str]]:
             claimed = claim(tx, claimant, after=after)
-            if not claimed.more and len(claimed.rows) < claimant.free:
+            if not claimed.more and len(claimed.rows) < slots.free:
                 leases.mark_idle(tx, tx.instance)
             unknown = [] if claimed.rows else unknown_skills(tx, claimant)
             told: Sequence[str] = ()
@@ -265,7 +220,7 @@ class Worker:
                 told = report_waiting(tx, claimant.skills or (), late, self._told)
             return claimed, unknown, told
 
-        claimed, unknown, told = await self._store.commit(op, keep_trying=True)
+        claimed, unknown, told = await self.runtime.commit(op, keep_trying=True)
         self._told.update(told)
         for skill in unknown:
             self._log_unknown(skill, late)
@@ -276,11 +231,8 @@ class Worker:
             return
         self._unknown.add((skill, bool(late)))
         if late:
-            _log.warning(
-                "tasks wait for a skill whose source may not be ready yet",
-                skill=skill,
-                sources=late,
-            )
+            why = "tasks wait for a skill whose source may not be ready yet"
+            _log.warning(why, skill=skill, sources=late)
         else:
             _log.warning(
                 "tasks wait for a skill that this instance does not have: start an instance"
@@ -290,7 +242,7 @@ class Worker:
 
     def take_up_soon(self, row: Row, slot: Slot) -> None:
         """Resume a task that this instance owns, in a slot that was acquired for it."""
-        self.engine.start(self._take_up, row, slot)
+        self.runtime.start(self._take_up, row, slot)
 
     async def _take_up(self, row: Row, slot: Slot) -> None:
         with self.beginning():
@@ -313,7 +265,7 @@ class Worker:
     async def _resume(self, row: Row, slot: Slot) -> Run | None:
         verdict = await verdict_of(row, self._skills)
         late = bool(self._skills.late())
-        resumed = await self._store.commit(
+        resumed = await self.runtime.commit(
             lambda tx: resume(tx, row, verdict, late=late), tasks=(row.id,), keep_trying=True
         )
         if resumed.unfit:
@@ -325,10 +277,9 @@ class Worker:
             except StorageError as error:
                 _log.warning("a notice is not in its conversation", reason=str(error))
         mine, admitted = resumed.row, verdict.admitted
-        if mine.state != "running" or admitted is None or mine.set_aside:
-            return None
-        run = Run(self.engine, admitted, mine, slot)
-        assert resumed.journal is not None
+        if mine.state != "running" or admitted is None or resumed.journal is None:
+            return None  # it waits, has ended, or is set aside
+        run = Run(self.runtime, admitted, mine, slot)
         run.continue_from(resumed.journal, resumed.parts)
         return run
 
@@ -340,20 +291,21 @@ class Worker:
         Those that take longer are stopped: one inside a step with effects ends as
         `outcome-unknown`, others are resumed at the next start as well.
         """
-        self.draining = True
+        self.runtime.draining = True
         for run in tuple(self._runs.values()):
             run.drain()
-        if not self._is_idle:
-            with anyio.move_on_after(self._limits.drain_s):
-                await self._idle.wait()
+        await self._wait_until_idle(self.runtime.limits.drain_s)
         for run in tuple(self._runs.values()):
             run.stop("drain")
-        if not self._is_idle:
-            with anyio.move_on_after(_LAST_COMMITS_S):
-                await self._idle.wait()
+        await self._wait_until_idle(_LAST_COMMITS_S)
         for run in tuple(self._runs.values()):
             _log.warning("an execution does not end", task=run.task, skill=run.skill.name)
             run.give_up()
+
+    async def _wait_until_idle(self, seconds: float) -> None:
+        if self._runs or self._beginning:
+            with anyio.move_on_after(seconds):
+                await self._idle.wait()
 
 
 # Resuming a task.
@@ -385,39 +337,33 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 async def verdict_of(row: Row, skills: SkillAccess) -> Verdict:
-    """Repeat the checks of admission (CNF-042), and determine the confirmers if they are not known
-    yet.
-    """
+    """Repeat the checks of admission (CNF-042), and determine unknown confirmers."""
     skill = skills.find(row.skill)
     if skill is None:
         return Verdict(None, known=False)
     principal = JID.parse(row.principal)
-    allowed = skills.may_use(principal, skill)
     try:
         request = rows.request_of(row)
         arguments = msgspec.json.decode(request.json or b"{}", type=skill.inputs.type)
-        admitted = Admitted(request, skill, arguments)
     except Exception:  # noqa: BLE001 - a skill's own types may raise anything
         _log.exception(
             "a task contains data that can no longer be read", task=row.id, skill=row.skill
         )
-        return Verdict(None, allowed=allowed)
-    if not request.undecided:
-        return Verdict(admitted, allowed)
-    try:
-        needed = await skills.approvers.find(request, skill)
-    except StanzaError as error:
-        return Verdict(admitted, refusal=error)
-    request = msgspec.structs.replace(request, undecided=False, confirmation=needed)
-    admitted = msgspec.structs.replace(admitted, request=request)
-    return Verdict(admitted, skills.may_use(principal, skill), decided=True)
+        return Verdict(None, skills.may_use(principal, skill))
+    undecided = request.undecided
+    if undecided:
+        try:
+            needed = await skills.approvers.find(request, skill)
+        except StanzaError as error:
+            return Verdict(Admitted(request, skill, arguments), refusal=error)
+        request = msgspec.structs.replace(request, undecided=False, confirmation=needed)
+    allowed = skills.may_use(principal, skill)
+    return Verdict(Admitted(request, skill, arguments), allowed, decided=undecided)
 
 
 class Resumed(msgspec.Struct, frozen=True):
-    """The outcome of resuming a task: its row, and what earlier runs have recorded.
-
-    `unfit` says that this instance cannot run the task, which is left to the others. `notice` is
-    the notification to the principal, if the task was set aside.
+    """A resumed task, and what earlier runs have recorded. `unfit` says that it is left to other
+    instances; `notice` is the notification to the principal, if it was set aside.
     """
 
     row: Row
@@ -428,11 +374,7 @@ class Resumed(msgspec.Struct, frozen=True):
 
 
 def resume(tx: Transaction, row: Row, verdict: Verdict, *, late: bool = False) -> Resumed:
-    """Set a claimed task to running, or settle why it cannot run. `late` says that skills may
-    still come.
-
-    Raises LostError.
-    """
+    """Set a claimed task to running, or settle why it cannot run. Raises LostError."""
     mine = rows.current(tx, row)
     # cancelled after it was claimed, when no run could be stopped
     if mine.state == "cancelling":
@@ -464,7 +406,8 @@ def resume(tx: Transaction, row: Row, verdict: Verdict, *, late: bool = False) -
         rows.update(tx, mine)
     if verdict.decided:
         stored = changes.stored_request(admitted.request, admitted.arguments, tx.limits)
-        rows.set_request(tx, mine, stored)
+        mine.request = stored
+        tx.execute("UPDATE tasks SET request = ? WHERE id = ?", (stored, mine.id))
     if mine.state == "accepted" and not _is_confirmed(tx, mine, admitted):
         mine.version = admitted.skill.version
         rows.update(tx, mine)
@@ -482,15 +425,13 @@ def resume(tx: Transaction, row: Row, verdict: Verdict, *, late: bool = False) -
         mine.attempts += 1
         rows.update(tx, mine)
         if admitted.atomic:
-            journal.begin_step(tx, mine.id, mine.fence, journal.StepId(journal.ATOMIC))
+            journal.begin_step(tx, mine, journal.StepId(journal.ATOMIC))
     parts = rows.parts_of(tx, mine.id) if has_run else ()
     return Resumed(mine, journal=recorded, parts=parts)
 
 
 def ask_before(tx: Transaction, row: Row, admitted: Admitted) -> Change:
-    """Ask for the confirmation of a request before it begins. Raises StanzaError: `invalid-param`,
-    `too-big`.
-    """
+    """Ask for the confirmation of a request. Raises StanzaError: `invalid-param`, `too-big`."""
     needed = admitted.request.confirmation
     assert needed is not None
     expires = rows.moment(lapses(tx.now, needed.expires_s, row.deadline))
@@ -500,13 +441,11 @@ def ask_before(tx: Transaction, row: Row, admitted: Admitted) -> Change:
         question=leases.new_instance(),
         expires=expires,
     )
-    return ask_confirmation(tx, row, confirm, needed.asked)
+    return ask_question(tx, row, confirm, needed.asked)
 
 
 def _is_confirmed(tx: Transaction, row: Row, admitted: Admitted) -> bool:
-    """Return whether the action that would run is exactly the one approved, if approval was needed
-    (CNF-040, CNF-041).
-    """
+    """Return whether the action needs no approval or is the one approved (CNF-040, CNF-041)."""
     if admitted.request.confirmation is None:
         return True
     approved = question_rows.approved_of(tx, row.id)
@@ -516,7 +455,6 @@ def _is_confirmed(tx: Transaction, row: Row, admitted: Admitted) -> bool:
 
 
 def _refusal(row: Row, verdict: Verdict, recorded: Journal) -> StanzaError | None:
-    """Return why a task cannot continue; None if it can."""
     if recorded.begun and not verdict.repeatable:
         return errors.outcome_unknown()
     if not verdict.allowed:
@@ -531,10 +469,8 @@ def _refusal(row: Row, verdict: Verdict, recorded: Journal) -> StanzaError | Non
 
 
 def _set_aside(tx: Transaction, row: Row, admitted: Admitted) -> Notification | None:
-    """Prevent further runs until an operator decides.
-
-    The status of the task gives the reason. Returns the notification to the principal, which is
-    sent no matter what started the task; None if the principal is a service.
+    """Prevent further runs until an operator decides; return the notification to the principal,
+    sent whatever started the task; None if the principal is a service.
     """
     why = (
         f"Set aside after {row.attempts} executions during which the process crashed: an operator"
@@ -576,9 +512,7 @@ def _set_aside(tx: Transaction, row: Row, admitted: Admitted) -> Notification | 
 
 
 def waiting_text(progress: Progress | None) -> str | None:
-    """Return the sentence of a progress that says for which skill the task waits; None for any
-    other.
-    """
+    """Return the sentence of a progress that says for which skill the task waits, if it does."""
     text = None if progress is None else progress.text
     return text if text is not None and text.startswith(_WAITS) else None
 
@@ -586,21 +520,22 @@ def waiting_text(progress: Progress | None) -> str | None:
 def report_waiting(
     tx: Transaction, skills: Sequence[str], late: Sequence[str], told: Collection[str]
 ) -> Sequence[str]:
-    """Say of queued tasks that they wait for late sources: in their status, and by an event of
-    those that were running. Return their ids.
-
-    Other instances may have the skills, so nothing is said if there are any.
-
-    Args:
-        tx: the transaction.
-        skills: the names of the skills of this instance.
-        late: the names of the sources that are not ready.
-        told: the ids of tasks of which it was said.
+    """Say of queued tasks, except `told`, that they wait for the sources `late`, since their skill
+    is not among `skills`; return their ids. Other instances may have the skills, so nothing is said
+    if there are any.
     """
     if leases.others_alive(tx, tx.instance):
         return ()
     names = ", ".join(late[:_MOST_NAMED])
-    found = rows.queued_without(tx, skills, sorted(told), _MOST_AT_ONCE)
+    known, names_known = among(tx, "skill", skills)
+    these, ids = among(tx, "id", sorted(told))
+    found = rows.select(
+        tx,
+        f"WHERE {rows.QUEUED} AND NOT ({known}) AND NOT ({these})"
+        f" ORDER BY created, id LIMIT {_MOST_AT_ONCE:d}",
+        (names_known, ids),
+        f"{rows.LOCK} SKIP LOCKED",
+    )
     for row in found:
         progress = Progress(
             text=f"{_WAITS}{row.skill}, which is not available yet (not ready: {names}). It goes on"

@@ -16,7 +16,7 @@ from xml.sax.saxutils import escape
 import pytest
 import rfc8785
 
-from component.tasks.protocol import Certainty
+from component.tasks.question_rows import STANDS_MS
 from tests.servers.agent_process import AgentProcess
 from tests.servers.base import Server
 from tests.servers.clients import Element, SlixClient
@@ -292,7 +292,7 @@ def reply(client: SlixClient, to: str, question: Element, body: str) -> None:
 
 def let_stand(client: SlixClient, desk: Desk) -> None:
     """Wait as long as a question has to stand before a yes without a name counts."""
-    seconds = Certainty().stands_ms / 1000
+    seconds = STANDS_MS / 1000
     task = begin(client, desk.assistant, "conformance.sleep", "mode='async'", seconds=seconds)
     completed(client, task)
 

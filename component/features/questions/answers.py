@@ -358,7 +358,7 @@ class ChatAnswers:
     ) -> str | None:
         if given is None:
             return None
-        await self._tasks.answer(message.principal, question.agent, given, naming)
+        await self._tasks.answer(message.principal, question.request.target, given, naming)
         return "Thank you, I'll continue."
 
 
@@ -438,7 +438,7 @@ def _newest(questions: Sequence[Question], who: JID, named: Sequence[Question]) 
     It is the only one, or the newest if all come from requests of `who` (CNF-026). If the words
     identify some of them, it must be among those.
     """
-    if len(questions) > 1 and any(each.principal.bare != who for each in questions):
+    if len(questions) > 1 and any(each.request.principal.bare != who for each in questions):
         return None
     newest = questions[0]
     return newest if not named or newest in named else None

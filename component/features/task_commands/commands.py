@@ -8,8 +8,7 @@ import msgspec
 
 from component.commands import AnyCommand, Asking, CommandError, CommandResult, NoParams, Outline
 from component.features.task_commands import sheets
-from component.tasks.admin import Held, RefusedError, TaskAdmin
-from component.tasks.leases import QueueLine
+from component.tasks.admin import Held, QueueLine, RefusedError, TaskAdmin
 from component.tasks.protocol import Bounds
 from component.tasks.service import TaskService
 from xep.fluux_agent.execute import State

@@ -88,9 +88,9 @@ class TasksNode(ComputedNode):
 
     def changed(self, notice: Notice) -> None:
         """Notify a principal of a task of its own. Never waits."""
-        address = notice.agent.bare
+        address = notice.request.target.bare
         item = task_item(notice.task, address)
-        self._pubsub.recomputed(address, TASKS, notice.principal.bare, (item,))
+        self._pubsub.recomputed(address, TASKS, notice.request.principal.bare, (item,))
 
     def deleted(self, task: DeletedTask) -> None:
         """Notify a principal that a task of its own is not stored any more. Never waits."""

@@ -104,7 +104,9 @@ class Instance:
     async def vanish(self) -> None:
         """The others declare this instance dead."""
         name = self.name
-        await self.storage.storage.write(lambda db: leases.leave(db, name))
+        await self.storage.storage.write(
+            lambda db: db.execute("DELETE FROM instances WHERE id = ?", (name,))
+        )
 
 
 @pytest.fixture(autouse=True)

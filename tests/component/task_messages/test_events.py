@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 import anyio
@@ -23,9 +23,20 @@ from component.tasks.changes import change
 from component.tasks.events import notice_of
 from component.tasks.protocol import Notice, Question
 from component.tasks.question_rows import question_of
+from component.tasks.request import CallerContext
+from component.tasks.request import Request as TaskRequest
 from component.tasks.rows import TERMINAL
 from tests.component.link.router.wire import Bench, Do, ListOutput, do, parse, request, until
-from tests.component.tasks.ledger import AGENT, ALICE, BOB, PHONE, Ledger, asked_for, question
+from tests.component.tasks.ledger import (
+    AGENT,
+    ALICE,
+    BOB,
+    PHONE,
+    Ledger,
+    asked_for,
+    event_in,
+    question,
+)
 from xep.binding import decode
 from xep.file_sharing import File, FileSharing, Sources, UrlData
 from xep.fluux_agent import errors
@@ -61,15 +72,20 @@ def notice(
                 }
                 | told
             ),
-            "agent": AGENT,
-            "principal": ALICE,
-            "requester": PHONE,
+            "request": requested(**fields.pop("of", {})),
             "thread": "rivers",
-            "conversational": False,
             "final": state in TERMINAL,
         }
         | fields
     )
+
+
+TALK: Final = {"origin": "message"}
+"""What makes a request one that a person follows."""
+
+
+def requested(*, unrequested: bool = False, **fields: Any) -> TaskRequest:
+    return asked_for(caller_context=CallerContext("", unrequested=unrequested), **fields)
 
 
 def put_to(*asked: JID, lapsed: bool = False) -> Question:
@@ -77,13 +93,10 @@ def put_to(*asked: JID, lapsed: bool = False) -> Question:
         id="c-1",
         task="t-1",
         revision=1,
-        agent=AGENT,
-        principal=ALICE,
-        requester=PHONE,
+        request=asked_for(),
         asked=asked,
         thread="rivers",
         content=CONFIRM,
-        conversational=False,
         put_at=START,
         lapsed=lapsed,
     )
@@ -165,17 +178,27 @@ async def test_an_event_tells_what_was_committed() -> None:
     ledger.add(state="running", request=asked_for(lang="de"))
     made = change(ledger, ledger.row(), "completed", RESULT)
     told = notice_of(made)
-    assert task_of(tell(told)) == made.event
-    assert (told.thread, told.conversational, told.final, told.lang) == ("t-1", False, True, "de")
+    assert task_of(tell(told)) == event_in(made)
+    assert (told.thread, told.request.conversational, told.final, told.request.lang) == (
+        "t-1",
+        False,
+        True,
+        "de",
+    )
     ledger.add("t-2", request=asked_for(thread="rivers"))
     asked = question("q-1", 1)
     made = change(ledger, ledger.row("t-2"), "input-required", asked)
     put = question_of(made.row, asked, [ALICE])
     told = notice_of(msgspec.structs.replace(made, question=put))
-    assert (told.question, told.thread, told.conversational) == (put, "rivers", True)
-    assert (put.agent, put.requester, put.principal, put.task) == (AGENT, PHONE, ALICE, "t-2")
+    assert (told.question, told.thread, told.request.conversational) == (put, "rivers", True)
+    assert (put.request.target, put.request.requester, put.request.principal, put.task) == (
+        AGENT,
+        PHONE,
+        ALICE,
+        "t-2",
+    )
     begun = change(ledger, ledger.add("t-3", request=asked_for(origin="command")), "running")
-    assert notice_of(begun).conversational
+    assert notice_of(begun).request.conversational
 
 
 SPOKEN: dict[str, tuple[Notice, str]] = {
@@ -211,7 +234,7 @@ SPOKEN: dict[str, tuple[Notice, str]] = {
 @pytest.mark.parametrize(("told", "body"), SPOKEN.values(), ids=SPOKEN)
 async def test_a_person_is_told_in_words(told: Notice, body: str) -> None:
     assert text(tell(told), "body") is None
-    assert text(tell(msgspec.structs.replace(told, conversational=True)), "body") == body
+    assert text(tell(msgspec.structs.replace(told, request=requested(**TALK))), "body") == body
 
 
 def bodies(room: Newsroom) -> list[tuple[str | None, str | None]]:
@@ -222,8 +245,8 @@ async def test_who_is_asked_reads_the_question_once() -> None:
     """Its event, which most clients show as well, leaves the words to the question."""
     room = Newsroom()
     room.news.released("t-1")
-    told = notice(1, "input-required", confirm=CONFIRM, question=put_to(ALICE))
-    assert room.news.changed(msgspec.structs.replace(told, conversational=True))
+    told = notice(1, "input-required", confirm=CONFIRM, question=put_to(ALICE), of=TALK)
+    assert room.news.changed(told)
     (event, asked) = bodies(room)
     assert event == (str(PHONE), None)
     assert asked[0] == str(ALICE)
@@ -232,14 +255,14 @@ async def test_who_is_asked_reads_the_question_once() -> None:
 async def test_who_waits_for_the_word_of_another_is_told_so() -> None:
     room = Newsroom()
     room.news.released("t-1")
-    told = notice(1, "input-required", confirm=CONFIRM, question=put_to(BOB))
-    assert room.news.changed(msgspec.structs.replace(told, conversational=True))
+    told = notice(1, "input-required", confirm=CONFIRM, question=put_to(BOB), of=TALK)
+    assert room.news.changed(told)
     (event, _asked) = bodies(room)
     assert event == (str(PHONE), "report is waiting for a confirmation.")
 
 
 async def test_progress_is_not_talked_about() -> None:
-    told = notice(progress=Progress(text="half"), conversational=True)
+    told = notice(progress=Progress(text="half"), of=TALK)
     assert text(tell(told), "body") is None
 
 
@@ -277,16 +300,15 @@ async def test_a_question_is_sent_to_who_is_asked_and_its_event_to_who_asked_for
 
 
 @pytest.mark.parametrize(
-    ("origin", "conversational", "heard"),
-    [("iq", False, [BOB, ALICE]), ("command", True, [BOB]), ("tool", False, [BOB])],
+    ("origin", "heard"), [("iq", [BOB, ALICE]), ("command", [BOB]), ("tool", [BOB])]
 )
 async def test_who_was_asked_hears_that_the_question_has_lapsed(
-    origin: Any, conversational: bool, heard: list[JID]
+    origin: str, heard: list[JID]
 ) -> None:
     room = Newsroom()
     room.news.released("t-1")
     lapsed = put_to(BOB, ALICE, lapsed=True)
-    told = notice(2, "failed", question=lapsed, origin=origin, conversational=conversational)
+    told = notice(2, "failed", question=lapsed, of={"origin": origin})
     assert room.news.changed(told)
     messages = [sent for sent in room.sent if sent.get("type") == "chat"]
     assert [sent.get("to") for sent in messages] == [str(jid) for jid in heard]
@@ -308,7 +330,7 @@ async def test_a_person_who_wants_no_messages_gets_questions_about_their_own_req
         *(1, "input-required"),
         confirm=CONFIRM,
         question=put_to(BOB, ALICE, CAROL),
-        unrequested=unrequested,
+        of={"unrequested": unrequested},
     )
     delivery = room.news.changed(told)
     assert delivery
@@ -388,7 +410,8 @@ async def test_an_event_that_does_not_fit_still_says_that_there_is_something() -
 async def test_a_fault_of_ours_stays_here() -> None:
     room = Newsroom()
     room.news.released("t-1")
-    told = notice(1, "input-required", confirm=CONFIRM, question=put_to(ALICE), agent=None)
+    broken: Any = msgspec.structs.replace(put_to(ALICE), asked=None)
+    told = notice(1, "input-required", confirm=CONFIRM, question=broken)
     assert room.news.changed(told)
     assert room.news.changed(notice(2))
     assert room.told == [("t-1", 2)]

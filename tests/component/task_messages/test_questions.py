@@ -18,7 +18,7 @@ from component.task_messages.questions import Questions
 from component.task_messages.value_rendering import shown_parameters, visible
 from component.tasks.protocol import Question
 from component.tasks.questions import confirm_for, digest_of, input_for
-from component.tasks.request import Confirmation, Request
+from component.tasks.request import CallerContext, Confirmation, Request
 from tests import schemas
 from tests.component.link.router.wire import parse
 from xep.fluux_agent.confirm import Confirm
@@ -69,15 +69,23 @@ def question(
         id=content.id,
         task="t-1",
         revision=1,
-        agent=AGENT,
-        principal=ALICE,
-        requester=JID.parse("alice@example.com/phone"),
+        request=Request(
+            skill="report",
+            principal=ALICE,
+            requester=JID.parse("alice@example.com/phone"),
+            target=AGENT,
+            origin="message" if conversational else "iq",
+        ),
         asked=asked,
         thread="tidy-up",
         content=content,
-        conversational=conversational,
         put_at=NOW,
     )
+
+
+def caused_by(asked: Question, **fields: Any) -> Question:
+    request = msgspec.structs.replace(asked.request, caller_context=CallerContext("", **fields))
+    return msgspec.structs.replace(asked, request=request)
 
 
 def asks(schema: dict[str, Any], text: str = "Which river?", **more: Any) -> Question:
@@ -96,7 +104,7 @@ def encoded(message: OutboundMessage) -> str:
 
 
 def test_it_says_what_a_model_chose_after_reading_strangers() -> None:
-    told = msgspec.structs.replace(confirmation(folder="Archive"), chosen=("folder", "to\n\u202e"))
+    told = caused_by(confirmation(folder="Archive"), chosen=("folder", "to\n\u202e"))
     first = "After reading text that others wrote, I chose folder, to"
     (message,) = WORDS.messages(told)
     assert body(message).startswith(first)
@@ -105,7 +113,7 @@ def test_it_says_what_a_model_chose_after_reading_strangers() -> None:
 
 
 def test_it_says_that_an_operator_and_not_the_person_wants_it() -> None:
-    told = msgspec.structs.replace(confirmation(folder="Archive"), operator="boss@example.com")
+    told = caused_by(confirmation(folder="Archive"), operator="boss@example.com")
     (message,) = WORDS.messages(told)
     first = "This is not your own request, but one of my operator boss@example.com. May I run"
     assert body(message).startswith(first)

@@ -7,14 +7,15 @@ from typing import Any
 import msgspec
 
 from component.store.database import Database, Dialect, Rows, Value
+from component.tasks.changes import Change
 from component.tasks.protocol import TaskLimits
 from component.tasks.request import Request
-from component.tasks.rows import Row, load
+from component.tasks.rows import Row, event_of, load
 from tests.direct_database import expect
 from tests.memory_database import memory_database
 from xep.binding import encode
 from xep.fluux_agent.execute import Output
-from xep.fluux_agent.task import Input, InputSchema, Question
+from xep.fluux_agent.task import Input, InputSchema, Question, Task
 from xep.jid import JID
 
 ALICE = JID.parse("alice@a.example")
@@ -184,6 +185,11 @@ def asked_for(principal: JID = ALICE, **fields: Any) -> Request:
         }
         | fields
     )
+
+
+def event_in(change: Change) -> Task:
+    """The event of a change."""
+    return event_of(change.row, change.detail)
 
 
 def question(identifier: str, revision: int) -> Input:

@@ -410,13 +410,13 @@ async def test_a_disk_that_is_full_at_completion(
     effects = Effects()
     effects.gate.set()
     ending: list[str] = []
-    end = Run._commit_end
+    end = Run._end
 
     async def noted(run: Run, *args: Any) -> None:
         ending.append("now")
         await end(run, *args)
 
-    monkeypatch.setattr(Run, "_commit_end", noted)
+    monkeypatch.setattr(Run, "_end", noted)
     async with caller(tmp_path, effects) as ann:
         storage, write = ann.world.storage, ann.world.storage.write
         stuck = anyio.Event()

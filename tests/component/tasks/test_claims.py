@@ -73,10 +73,7 @@ def test_what_an_instance_cannot_run_is_left_to_others(new_ledger: Callable[[], 
     claimant = Claimant(
         instance="i-1",
         skills=["report"],
-        free=5,
-        share=5,
-        running={},
-        bound=lambda _priority: 5,
+        slots=Slots(5, 5),
         queues={},
         unfit=["t-unfit", "t-unfit-suspect"],
     )

@@ -6,8 +6,9 @@ import pytest
 
 from component.audit.protocol import AuditEvent
 from component.skills import skill
+from component.tasks import question_rows
 from component.tasks.events import TaskRecords
-from component.tasks.protocol import Certainty, Naming, UncertainError
+from component.tasks.protocol import Naming, UncertainError
 from component.tasks.questions import Judgement
 from component.tasks.request import Confirmation
 from tests.component.tasks.world import AGENT, ANN, BOB, Open, World, living
@@ -17,8 +18,15 @@ from xep.fluux_agent.task import Cancel, Task
 
 pytestmark = pytest.mark.anyio
 
-AT_ONCE = Certainty(stands_ms=0)
-WITHOUT = Certainty(stands_ms=0, closed_ms=0)
+
+@pytest.fixture
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(question_rows, "STANDS_MS", 0)
+
+
+@pytest.fixture
+def _whatever_was_closed(_at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(question_rows, "CLOSED_MS", 0)
 
 
 @skill(name="erase", destructive=True)
@@ -63,17 +71,18 @@ async def test_a_question_that_has_just_been_asked_wants_a_name(open_storage: Op
 
 
 @pytest.mark.ports
+@pytest.mark.usefixtures("_at_once")
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_what_was_withdrawn_is_in_the_way_after_a_restart_too(
     open_storage: Open, restarted: bool
 ) -> None:
-    async with living(open_storage, erase, certainty=AT_ONCE) as world:
+    async with living(open_storage, erase) as world:
         bait = await asked(world)
         await world.service.cancel(BOB.bare, AGENT, Cancel(id=bait.id))
         if not restarted:
             await _is_not_switched(world)
     if restarted:
-        async with living(open_storage, erase, certainty=AT_ONCE) as world:
+        async with living(open_storage, erase) as world:
             await _is_not_switched(world)
 
 
@@ -86,8 +95,9 @@ async def _is_not_switched(world: World) -> None:
     assert (await world.ear.ended(question.id)).state == "completed"
 
 
+@pytest.mark.usefixtures("_whatever_was_closed")
 async def test_several_open_questions_are_no_one(open_storage: Open) -> None:
-    async with living(open_storage, erase, certainty=WITHOUT) as world:
+    async with living(open_storage, erase) as world:
         first, second = await asked(world), await asked(world)
         with pytest.raises(UncertainError):
             await say_yes(world, first, Naming())
@@ -97,8 +107,9 @@ async def test_several_open_questions_are_no_one(open_storage: Open) -> None:
             assert (await world.ear.ended(one.id)).state == "completed"
 
 
+@pytest.mark.usefixtures("_whatever_was_closed")
 async def test_nothing_is_left_of_what_was_answered(open_storage: Open) -> None:
-    async with living(open_storage, erase, certainty=WITHOUT) as world:
+    async with living(open_storage, erase) as world:
         await say_yes(world, await asked(world), Naming())
         assert await world.scalar("SELECT count(*) FROM recent_questions") == 0
 
@@ -118,10 +129,11 @@ def test_that_a_yes_was_not_taken_is_recorded() -> None:
 
 
 @pytest.mark.ports
+@pytest.mark.usefixtures("_whatever_was_closed")
 async def test_words_count_only_for_a_question_that_was_written_to_the_person(
     open_storage: Open,
 ) -> None:
-    async with living(open_storage, erase, certainty=WITHOUT) as world:
+    async with living(open_storage, erase) as world:
         world.ear.holds = True
         question = await asked(world)
         (delivery,) = world.ear.deliveries[-1:]
@@ -133,10 +145,11 @@ async def test_words_count_only_for_a_question_that_was_written_to_the_person(
 
 @pytest.mark.ports
 @pytest.mark.parametrize("how", ["withheld", "returned"])
+@pytest.mark.usefixtures("_whatever_was_closed")
 async def test_a_restart_does_not_show_a_question_that_was_not_shown(
     open_storage: Open, how: str
 ) -> None:
-    async with living(open_storage, erase, certainty=WITHOUT) as world:
+    async with living(open_storage, erase) as world:
         world.ear.holds = how == "withheld"
         question = await asked(world)
         assert question.confirm is not None
@@ -147,7 +160,7 @@ async def test_a_restart_does_not_show_a_question_that_was_not_shown(
         await eventually(functools.partial(told, world))
         if how == "returned":
             await world.service.returned(ANN, AGENT, question.confirm.id)
-    async with living(open_storage, erase, certainty=WITHOUT) as world:
+    async with living(open_storage, erase) as world:
         (found,) = await world.service.open_questions(ANN, AGENT)
         assert found.shown == how
         with pytest.raises(UncertainError):

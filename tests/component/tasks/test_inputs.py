@@ -17,11 +17,22 @@ from component.store.database import Database
 from component.tasks import queries, question_rows, questions
 from component.tasks.changes import Change, Transaction, change
 from component.tasks.protocol import TaskLimits
-from component.tasks.questions import Answerer, Judgement, answer, confirm_for, decide, lapses
+from component.tasks.question_rows import Answerer
+from component.tasks.questions import Judgement, answer, confirm_for, decide, lapses
 from component.tasks.request import Confirmation
 from component.tasks.rows import moment
 from tests import schemas
-from tests.component.tasks.ledger import AGENT, ALICE, BOB, DAY, NOON, OTHER, Ledger, asked_for
+from tests.component.tasks.ledger import (
+    AGENT,
+    ALICE,
+    BOB,
+    DAY,
+    NOON,
+    OTHER,
+    Ledger,
+    asked_for,
+    event_in,
+)
 from xep.binding import encode
 from xep.data_forms import Field, Form, form_type_field
 from xep.fluux_agent import errors
@@ -76,7 +87,7 @@ class World:
         row = self.ledger.add(**columns)
         if kind == "confirm":
             self.confirm = confirm_at(NOON, row.deadline)
-            self.change = questions.ask_confirmation(self.ledger, row, self.confirm, asked)
+            self.change = questions.ask_question(self.ledger, row, self.confirm, asked)
         else:
             change(self.ledger, row, "running", owner="i-1")
             schema = msgspec.Raw(json.dumps(SCHEMA).encode())
@@ -159,8 +170,8 @@ def test_asking_is_one_change_with_its_question() -> None:
         1,
     )
     assert row.wake_at == NOON + MINUTE
-    assert schemas.check(encode(world.change.event)) == 1
-    assert world.change.event.confirm == world.confirm
+    assert schemas.check(encode(event_in(world.change))) == 1
+    assert event_in(world.change).confirm == world.confirm
     (question,) = question_rows.open_questions(world.ledger, CAROL, AGENT)
     put = question_rows.question_with(world.ledger, row)
     assert put is not None
@@ -174,19 +185,23 @@ def test_asking_is_one_change_with_its_question() -> None:
 def test_a_question_names_the_revision_that_asked() -> None:
     world = World("input", request=asked_for(thread="talk", lang="de"))
     assert (world.change.row.revision, world.input.revision) == (2, 2)
-    assert world.change.event.input == world.input
+    assert event_in(world.change).input == world.input
     assert world.input.form is not None
     assert world.input.form.form_type == "urn:fluux:agent:0#task"
     assert [field.var for field in world.input.form.fields][1:] == ["river", "length", "when"]
-    assert schemas.check(encode(world.change.event)) == 1
+    assert schemas.check(encode(event_in(world.change))) == 1
     (question,) = question_rows.open_questions(world.ledger, ALICE, AGENT)
-    assert (question.thread, question.lang, question.conversational) == ("talk", "de", True)
+    assert (question.thread, question.request.lang, question.request.conversational) == (
+        "talk",
+        "de",
+        True,
+    )
 
 
 def test_nobody_is_asked_once_the_deadline_is_reached() -> None:
     ledger = Ledger()
     row = ledger.add(deadline=NOON)
-    made = questions.ask_confirmation(ledger, row, confirm_at(NOON, NOON), (ALICE,))
+    made = questions.ask_question(ledger, row, confirm_at(NOON, NOON), (ALICE,))
     assert made.row.state == "failed"
     assert ledger.count("inputs") == ledger.count("asked") == 0
 
@@ -194,7 +209,7 @@ def test_nobody_is_asked_once_the_deadline_is_reached() -> None:
 def test_a_new_question_takes_the_place_of_the_open_one() -> None:
     world = World()
     second = confirm_at(NOON, id_="c-2")
-    questions.ask_confirmation(world.ledger, world.ledger.row(), second, (ALICE,))
+    questions.ask_question(world.ledger, world.ledger.row(), second, (ALICE,))
     (question,) = question_rows.open_questions(world.ledger, ALICE, AGENT)
     assert question.id == "c-2"
     assert condition(world.decide()) == CONFLICT
@@ -293,7 +308,7 @@ def test_4_it_lapses_at_its_instant_and_whoever_comes_finds_out() -> None:
     late = world.decide("deny")
     assert condition(late) == EXPIRED
     assert late.change is not None
-    failure = late.change.event.failure
+    failure = event_in(late.change).failure
     assert failure is not None
     assert [one.xml.local for one in failure.conditions] == ["confirmation-expired"]
     assert failure.repeatable
@@ -316,8 +331,8 @@ def test_4_at_the_deadline_the_deadline_is_the_reason() -> None:
     late = world.decide()
     assert condition(late) == EXPIRED
     assert late.change is not None
-    assert late.change.event.failure is not None
-    (reason,) = late.change.event.failure.conditions
+    assert event_in(late.change).failure is not None
+    (reason,) = event_in(late.change).failure.conditions
     assert reason.xml.local == "deadline-expired"
 
 
@@ -362,13 +377,13 @@ def test_6_a_denial_fails_the_task_with_the_reason(
     found = world.decide("deny", reason=reason, lang=lang)
     assert found.error is None
     assert found.change is not None
-    failure = found.change.event.failure
+    failure = event_in(found.change).failure
     assert failure is not None
     assert [one.xml.local for one in failure.conditions] == ["denied"]
     assert failure.texts == (text,)
     assert failure.repeatable
     assert world.state == "failed"
-    assert schemas.check(encode(found.change.event)) == 1
+    assert schemas.check(encode(event_in(found.change))) == 1
 
 
 def test_what_was_approved_is_known_to_whoever_runs_it() -> None:
@@ -377,7 +392,7 @@ def test_what_was_approved_is_known_to_whoever_runs_it() -> None:
     world.decide()
     assert question_rows.approved_of(world.ledger, "t-1") == world.confirm
     second = confirm_at(NOON, id_="c-2")
-    questions.ask_confirmation(world.ledger, world.ledger.row(), second, (ALICE,))
+    questions.ask_question(world.ledger, world.ledger.row(), second, (ALICE,))
     assert question_rows.approved_of(world.ledger, "t-1") == world.confirm
     world.decide(id_="c-2")
     assert question_rows.approved_of(world.ledger, "t-1") == second
@@ -391,8 +406,8 @@ def test_a_denial_in_the_middle_of_the_work_is_not_to_be_repeated() -> None:
     world.ledger.execute("INSERT INTO journal (task, step, fence, done) VALUES ('t-1', 's', 0, 1)")
     found = world.decide("deny")
     assert found.change is not None
-    assert found.change.event.failure is not None
-    assert not found.change.event.failure.repeatable
+    assert event_in(found.change).failure is not None
+    assert not event_in(found.change).failure.repeatable
 
 
 # -- answers (INP-010) ---------------------------------------------------------------------------
@@ -475,8 +490,8 @@ def test_5_an_answer_that_comes_too_late() -> None:
     late = world.answer({"river": 1})
     assert condition(late) == EXPIRED
     assert late.change is not None
-    assert late.change.event.failure is not None
-    (reason,) = late.change.event.failure.conditions
+    assert event_in(late.change).failure is not None
+    (reason,) = event_in(late.change).failure.conditions
     assert reason.xml.local == "input-expired"
     assert condition(world.answer()) == EXPIRED
 
@@ -595,9 +610,9 @@ def test_the_timer_lets_a_question_lapse_once(kind: Any, reason: str) -> None:
     ledger.now += MINUTE
     made = questions.lapse(ledger, ledger.row())
     assert isinstance(made, Change)
-    assert made.event.failure is not None
-    assert [one.xml.local for one in made.event.failure.conditions] == [reason]
-    assert schemas.check(encode(made.event)) == 1
+    assert event_in(made).failure is not None
+    assert [one.xml.local for one in event_in(made).failure.conditions] == [reason]
+    assert schemas.check(encode(event_in(made))) == 1
     assert questions.lapse(ledger, ledger.row()) is None
     assert not question_rows.open_questions(ledger, ALICE, AGENT)
 
@@ -669,7 +684,7 @@ async def test_contradicting_decisions_at_once(storage: Storage) -> None:
     def begin(database: Database) -> None:
         row = Ledger.add(cast("Ledger", database))
         confirm = confirm_at(database.now)
-        questions.ask_confirmation(in_transaction(database), row, confirm, asked)
+        questions.ask_question(in_transaction(database), row, confirm, asked)
 
     await storage.write(begin)
     found: list[tuple[str, StanzaError | None]] = []

@@ -205,7 +205,8 @@ async def test_what_a_dead_one_has_not_told_is_told_by_who_takes_over(
             )
         )
         service = other.service
-        service._taken_over()
+        service._worker.wake()
+        service._start_telling()
         assert (await other.ear.ended(task)).state == "completed"
 
 
@@ -226,12 +227,8 @@ async def test_who_was_buried_keeps_what_it_has_begun_since(
     async with two(tmp_path, migrated_url, gated) as (one, other):
         lost = await one.task("gated", params={"number": "0"})
         before = one.service.instance
-        beat = await other.storage.write(
-            lambda db: leases.send_heartbeat(db, other.service.instance)
-        )
-        assert beat is not None
-        count = beat.others[before]
-        await other.service._store.commit(partial(Membership._evict, before, count))
+        count = await other.scalar("SELECT heartbeat FROM instances WHERE id = ?", before)
+        await other.service._runtime.commit(partial(Membership._evict, before, count))
         # It does not know yet, and takes another one in under its old name.
         kept = await one.task("gated", params={"number": "1"})
         owner = "SELECT owner FROM tasks WHERE id = ?"

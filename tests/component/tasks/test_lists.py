@@ -18,7 +18,7 @@ from component.tasks.changes import TRANSITIONS, change
 from component.tasks.expiry import forget
 from component.tasks.protocol import Bounds, TaskLimits
 from component.tasks.queries import list_
-from component.tasks.questions import ask_confirmation, confirm_for
+from component.tasks.questions import ask_question, confirm_for
 from component.tasks.rows import moment
 from tests.component.tasks.ledger import AGENT, ALICE, BOB, NOON, OTHER, Ledger, asked_for
 from tests.direct_database import expect
@@ -252,7 +252,7 @@ async def test_open_and_closed_questions_are_found_among_thousands_that_were_ans
             question=f"c-{number:04}",
             expires=moment(NOON + 1000),
         )
-        ask_confirmation(ledger, row, confirm, (ALICE,))
+        ask_question(ledger, row, confirm, (ALICE,))
 
     for number in range(400):
         put(number, "late" if number == 7 else None)

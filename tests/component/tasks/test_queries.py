@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.tasks import queries, rows
-from component.tasks.changes import TRANSITIONS, change
+from component.tasks.changes import EVENTS_KEPT, TRANSITIONS, change
 from component.tasks.protocol import TaskLimits
-from component.tasks.rows import EVENTS_KEPT, TERMINAL, milliseconds, moment
+from component.tasks.rows import TERMINAL, milliseconds, moment
 from tests import schemas
 from tests.component.tasks.ledger import (
     AGENT,
@@ -22,6 +22,7 @@ from tests.component.tasks.ledger import (
     OTHER,
     Ledger,
     asked_for,
+    event_in,
     question,
 )
 from tests.profiles import examples
@@ -206,7 +207,7 @@ def grow(database: Ledger, steps: Sequence[tuple[str, int, bool]]) -> list[Task]
             parts += 1
         elif kind == "progress":
             detail = Progress(fraction=Decimal(choice) / 32, text=f"at {row.revision}")
-        events.append(change(database, row, to, detail).event)
+        events.append(event_in(change(database, row, to, detail)))
     return events
 
 

@@ -587,12 +587,9 @@ async def test_work_of_a_dead_instance_is_taken_over_and_it_can_write_nothing(
         await there.wait()
         # What the watch of the other one does once the beat has stood still for long enough.
         dead = one.service.instance
-        beat = await other.storage.write(
-            lambda db: leases.send_heartbeat(db, other.service.instance)
-        )
-        assert beat is not None
-        evicting = functools.partial(Membership._evict, dead, beat.others[dead])
-        await other.service._store.commit(evicting)
+        beat = await other.scalar("SELECT heartbeat FROM instances WHERE id = ?", dead)
+        evicting = functools.partial(Membership._evict, dead, beat)
+        await other.service._runtime.commit(evicting)
         service = other.service
         service._worker.wake()
         assert text_of(await other.ear.ended(task)) == "A"

@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from component.skills.calling import Threads
+from component.tasks.changes import TaskRuntime
 from component.tasks.leases import Slot
 from component.tasks.protocol import SkillAccess, TaskLimits
 from component.tasks.worker import Worker
@@ -17,7 +18,7 @@ from xep.stanza_error import StanzaError
 pytestmark = pytest.mark.anyio
 
 
-def new_worker() -> Worker:
+def new_worker() -> tuple[Worker, TaskRuntime]:
     unused: Any = None  # nothing of it is looked at
     none = SkillAccess(
         find=lambda _name: None,
@@ -26,7 +27,8 @@ def new_worker() -> Worker:
         approvers=unused,
         threads=Threads(1, 1),
     )
-    return Worker(unused, TaskLimits(), none)
+    runtime = TaskRuntime(unused, none, TaskLimits(), unused)
+    return Worker(runtime), runtime
 
 
 @pytest.fixture
@@ -40,21 +42,21 @@ def nothing_left_behind() -> Iterator[None]:
 async def test_what_comes_while_the_group_ends_begins_or_is_refused() -> None:
     """On trio nothing can begin between the end of a group's last task and that of its block."""
     for _ in range(50):  # which of two tasks that are ready goes on first is chance on trio
-        worker, last = new_worker(), anyio.Event()
+        runtime, last = new_worker()[1], anyio.Event()
         async with anyio.create_task_group() as outer:
-            outer.start_soon(claim_after, worker, last)
+            outer.start_soon(start_after, runtime, last)
             await anyio.wait_all_tasks_blocked()
             async with anyio.create_task_group() as group:
-                worker.start(group)
+                runtime.group = group
                 group.start_soon(set_event, last)
                 group.cancel_scope.cancel()
-            worker.stopped()
+            runtime.group = None
 
 
-async def claim_after(worker: Worker, event: anyio.Event) -> None:
+async def start_after(runtime: TaskRuntime, event: anyio.Event) -> None:
     await event.wait()
     with contextlib.suppress(StanzaError):
-        worker.start_claiming()
+        runtime.start(anyio.sleep_forever)
 
 
 async def set_event(event: anyio.Event) -> None:
@@ -78,9 +80,9 @@ class Unstarted:
 
 @pytest.mark.usefixtures("nothing_left_behind")
 async def test_an_execution_that_cannot_begin_is_forgotten() -> None:
-    worker = new_worker()
+    worker, runtime = new_worker()
     async with anyio.create_task_group() as group:
-        worker.start(group)
+        runtime.group = group
     # The group has ended, and nobody has said so yet.
     free = worker.slots.free
     execution: Any = Unstarted(worker.slots.take("alice@example.com"))

@@ -606,7 +606,7 @@ async def test_a_person_is_asked_about_what_a_service_returned_where_something_c
         assert isinstance(waiting, Waiting)
         assert waiting.question
         (question,) = await desk.world.service.open_questions(WHO.bare, AT)
-        assert question.chosen == ("to",), "the question says so"
+        assert question.request.caller_context.chosen == ("to",), "the question says so"
 
 
 # -- what a skill asks a model --------------------------------------------------------------------

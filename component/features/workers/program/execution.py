@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
 import anyio
-import msgspec
 from msgspec.structs import replace
 
 from component.features.workers.messages import (
@@ -23,10 +22,7 @@ from component.skills.context import Context
 from component.skills.errors import (
     CALL_ERRORS,
     Denied,
-    InvalidParam,
-    SkillError,
     SkillFailed,
-    StepFailed,
     UsageError,
 )
 from component.skills.operations import (
@@ -48,17 +44,7 @@ from component.skills.operations import (
 from component.skills.outputs import Output, SkillResult
 from component.skills.params import prepare
 from component.skills.skill import Skill
-from component.tasks.journal import (
-    Recorded,
-    StepId,
-    Steps,
-    described,
-    failed,
-    json_of,
-    refused,
-    result_of,
-    succeeded,
-)
+from component.tasks.journal import Recorded, Steps, json_of, model_step, result_of, run_step
 
 T = TypeVar("T")
 
@@ -131,28 +117,18 @@ class WorkerHost(PartialHost):
 
     async def _do_step(self, operation: RunStep, work: Work[bytes]) -> bytes:
         """Run a step, or return its result if it ran in an earlier call of the same execution."""
-        name = operation.name
-        step = self._steps.step(name, operation.key, operation.input, branch=self._in_branch())
-        if step.name in self._steps.done:
-            return json_of(self._steps.done[step.name])
-        outer = in_step.set(True)
-        try:
-            made = succeeded(msgspec.Raw(await work(self._steps.key_of(step.name))))
-        except (Denied, InvalidParam, UsageError):
-            raise
-        except SkillError as error:
-            self._record(step, refused(error))
-            raise
-        except Exception as error:
-            self._record(step, failed(error, effects=False))
-            raise StepFailed(f"The step {name!r} failed: {described(error)}") from error
-        finally:
-            in_step.reset(outer)
-        return json_of(self._record(step, made))
-
-    def _record(self, step: StepId, result: str) -> Recorded:
-        recorded = self._steps.done[step.name] = Recorded(result, step.input)
-        return recorded
+        step, recorded = self._steps.find(operation, branch=self._in_branch())
+        if recorded is None:
+            outer = in_step.set(True)
+            try:
+                key = self._steps.key_of(step.name)
+                made, error = await run_step(operation.name, work, key, effects=False)
+            finally:
+                in_step.reset(outer)
+            recorded = self._steps.done[step.name] = Recorded(made, step.input)
+            if error is not None:
+                raise error
+        return json_of(recorded)
 
     async def _do_ask(self, asked: AskPrincipal) -> bytes:
         if in_step.get():
@@ -160,9 +136,9 @@ class WorkerHost(PartialHost):
                 f"The skill {self._skill.name} asks a question inside a step: ask before the step,"
                 " and pass it the answer."
             )
-        step = self._steps.question(asked.question, asked.key, branch=self._in_branch())
-        if step.name in self._steps.done:
-            return json_of(self._steps.done[step.name])
+        step, recorded = self._steps.find(asked, branch=self._in_branch())
+        if recorded is not None:
+            return json_of(recorded)
         raise self._park(
             Asked(step.name, asked.question, asked.schema, asked.expires_s, records=self._records())
         )
@@ -173,9 +149,8 @@ class WorkerHost(PartialHost):
                 f"The skill {self._skill.name} uses context.llm, for which it must declare"
                 f' capabilities=["{CAPABILITY}"].'
             )
-        value = msgspec.json.encode([asked.prompt, msgspec.Raw(asked.schema)])
-        step = self._steps.step("llm", asked.key, value, branch=self._in_branch())
-        if step.name not in self._steps.done:
+        step, recorded = self._steps.find(model_step(asked), branch=self._in_branch())
+        if recorded is None:
             raise self._park(
                 Asked(
                     step.name,
@@ -185,7 +160,7 @@ class WorkerHost(PartialHost):
                     records=self._records(),
                 )
             )
-        return result_of(self._steps.done[step.name], ModelOutcome).answer()
+        return result_of(recorded, ModelOutcome).answer()
 
     def _park(self, asked: Asked) -> Parked:
         if self.asked is None:

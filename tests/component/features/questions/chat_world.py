@@ -17,8 +17,8 @@ from component.task_messages.questions import Questions
 from component.tasks import question_rows, questions
 from component.tasks.changes import cancel, change
 from component.tasks.protocol import Naming, Question, UncertainError
-from component.tasks.question_rows import InWords
-from component.tasks.questions import Answerer, Judgement, answer, confirm_for, decide
+from component.tasks.question_rows import Answerer
+from component.tasks.questions import Judgement, answer, confirm_for, decide
 from component.tasks.request import CallerContext, Confirmation
 from component.tasks.rows import moment
 from tests.component.features.chat.handler import message_handler
@@ -93,7 +93,7 @@ class World:
             question=f"c-{task}",
             expires=moment(expires),
         )
-        questions.ask_confirmation(self.ledger, row, put, asked)
+        questions.ask_question(self.ledger, row, put, asked)
         question_rows.written(self.ledger, put.id, withheld)
         if read:
             self.ledger.now += READING_MS
@@ -133,17 +133,13 @@ class World:
         naming: Naming | None = None,
     ) -> None:
         self._work()
-        self._judged(
-            decide(self.ledger, Answerer(who, at, lang, self._words(who, at, naming)), decision)
-        )
+        self._judged(decide(self.ledger, Answerer(who, at, lang, naming), decision))
 
     async def answer(
         self, who: JID, at: JID, given: InputAnswer, naming: Naming | None = None
     ) -> Task:
         self._work()
-        found = self._judged(
-            answer(self.ledger, Answerer(who, at, words=self._words(who, at, naming)), given, None)
-        )
+        found = self._judged(answer(self.ledger, Answerer(who, at, None, naming), given, None))
         assert found.task is not None
         return found.task
 
@@ -159,9 +155,6 @@ class World:
     async def was_asked(self, who: JID, at: JID, name: str) -> bool:
         self._work()
         return question_rows.was_asked(self.ledger, who, at, name)
-
-    def _words(self, who: JID, at: JID, naming: Naming | None) -> InWords | None:
-        return None if naming is None else InWords(who, at, naming)
 
     def _work(self) -> None:
         if self.broken:

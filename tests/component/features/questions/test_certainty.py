@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from component.tasks.expiry import forget
 from component.tasks.protocol import Naming, UncertainError
-from component.tasks.question_rows import InWords, is_certain
+from component.tasks.question_rows import Answerer, is_certain
 from tests.component.features.questions.chat_world import ALICE, PHONE, World
 from tests.component.link.router.wire import AGENT, element
 from tests.component.tasks.ledger import DAY, NOON
@@ -262,7 +262,7 @@ def test_a_word_is_certain_only_if_nothing_else_can_be_meant(
             continue
         certain = is_certain(
             chat.ledger,
-            InWords(JID.parse(PHONE), JID.parse(AGENT), Naming(thread)),
+            Answerer(JID.parse(PHONE), JID.parse(AGENT), naming=Naming(thread)),
             f"c-{number}",
         )
         rivals = [
