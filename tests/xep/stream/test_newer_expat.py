@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
@@ -28,7 +29,12 @@ def _run(python: str, extra: dict[str, str], *arguments: str) -> subprocess.Comp
     return subprocess.run(
         [python, *arguments],
         cwd=ROOT,
-        env={**os.environ, **extra, "PYTHONDONTWRITEBYTECODE": "1"},
+        env={
+            **os.environ,
+            "PYTHONPATH": sysconfig.get_path("platlib"),  # msgspec, for the same version of Python
+            **extra,
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
         capture_output=True,
         text=True,
         timeout=300,
@@ -38,7 +44,8 @@ def _run(python: str, extra: dict[str, str], *arguments: str) -> subprocess.Comp
 
 def test_every_split_with_reparse_deferral() -> None:
     probe = (
-        "import pyexpat, sys; sys.exit(pyexpat.version_info < (2, 6) or sys.version_info < (3, 11))"
+        "import msgspec, pyexpat, sys;"
+        "sys.exit(pyexpat.version_info < (2, 6) or sys.version_info < (3, 11))"
     )
     for python, extra in _candidates():
         if _run(python, extra, "-c", probe).returncode == 0:
