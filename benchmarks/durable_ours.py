@@ -100,7 +100,9 @@ class Ours:
                 approvers=Approvers(policy.asking, Persons(_info, lambda _: False)),
                 threads=Threads(8, 8),
             ),
-            TaskLimits(tasks_per_principal=10**6, running_per_principal=64),
+            TaskLimits(
+                tasks_per_principal=10**6, running_per_principal=64, records_per_principal=10**6
+            ),
             self.ear,
         )
 
