@@ -21,8 +21,7 @@ from component.features.schedules.node import row_of
 from component.features.schedules.rows import Origin, Wish
 from component.features.schedules.schedules import ScheduleError, Schedules, sentence_of
 from component.features.schedules.skills import added_text, change, list_text
-from component.features.schedules.timing import TimingError
-from component.features.schedules.timing_reader import EXAMPLES
+from component.features.schedules.timing import EXAMPLES, TimingError
 from component.features.schedules.when import split_timing
 from component.kernel.triggers import Work
 from xep.jid import JID

@@ -11,15 +11,10 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from component.features.schedules.timing import TimingError
+from component.features.schedules.timing import DAY_S, HOUR_S, MINUTE_S, WEEK_S, TimingError
 
 Part: TypeAlias = Literal["morning", "afternoon", "evening", "night"]
 """A part of the day, which says which of two times an hour of a clock with twelve hours is."""
-
-MINUTE_S: Final = 60
-HOUR_S: Final = 3600
-DAY_S: Final = 86400
-WEEK_S: Final = 7 * DAY_S
 
 _SMALL: Final = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),

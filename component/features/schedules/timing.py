@@ -43,8 +43,29 @@ _END: Final = datetime(9000, 1, 1, tzinfo=UTC)
 """No instant is later, so that arithmetic never overflows."""
 
 
+MINUTE_S: Final = 60
+HOUR_S: Final = 3600
+DAY_S: Final = 86400
+WEEK_S: Final = 7 * DAY_S
+
+EXAMPLES: Final = (
+    "every monday at 9, every day at 9 and 18, every 30 minutes, in 20 minutes, tomorrow at 7:15,"
+    " 2026-12-24 at 18:00, or a cron expression such as 0 9 * * mon"
+)
+SHOWN: Final = 60
+"""Maximum number of characters of a text that an error repeats."""
+
+
 class TimingError(ValueError):
     """A text does not say when something is to happen. The message says what is wrong with it."""
+
+
+class NoTimeError(TimingError):
+    """A text that does not begin with a time."""
+
+
+class PassedError(TimingError):
+    """A time that is understood and has passed."""
 
 
 class Cron(msgspec.Struct, frozen=True, tag="cron", omit_defaults=True):

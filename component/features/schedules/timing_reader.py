@@ -7,11 +7,8 @@ from typing import Final
 import msgspec
 
 from component.features.schedules.time_phrases import (
-    DAY_S,
-    HOUR_S,
     ORDINALS,
     UNIT,
-    WEEK_S,
     DaysOfWeek,
     Part,
     Phrase,
@@ -21,9 +18,16 @@ from component.features.schedules.time_phrases import (
     unit_of,
 )
 from component.features.schedules.timing import (
+    DAY_S,
+    EXAMPLES,
+    HOUR_S,
+    SHOWN,
+    WEEK_S,
     Cron,
     Every,
+    NoTimeError,
     Once,
+    PassedError,
     Timing,
     TimingError,
     checked_timing,
@@ -32,12 +36,6 @@ from component.features.schedules.timing import (
     zone_of,
 )
 
-EXAMPLES: Final = (
-    "every monday at 9, every day at 9 and 18, every 30 minutes, in 20 minutes, tomorrow at 7:15,"
-    " 2026-12-24 at 18:00, or a cron expression such as 0 9 * * mon"
-)
-SHOWN: Final = 60
-"""Maximum number of characters of a text that an error repeats."""
 _LONGEST_S: Final = 10 * 366 * DAY_S
 _LAST_YEAR: Final = 2999
 _LARGEST_INTERVAL: Final = 1000
@@ -46,14 +44,6 @@ _CRON_DAYS: Final = {
     frozenset(range(1, 6)): "1-5",
     frozenset((0, 6)): "6,0",
 }
-
-
-class NoTimeError(TimingError):
-    """A text that does not begin with a time."""
-
-
-class PassedError(TimingError):
-    """A time that is understood and has passed."""
 
 
 class _Recurrence(msgspec.Struct):

@@ -19,24 +19,23 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-from component.features.schedules.time_phrases import DAY_S, HOUR_S, HOUR_WORD, MINUTE_S, WEEK_S
 from component.features.schedules.timing import (
+    DAY_S,
+    EXAMPLES,
+    HOUR_S,
     MACROS,
+    MINUTE_S,
+    SHOWN,
+    WEEK_S,
     Cron,
+    NoTimeError,
     Once,
+    PassedError,
     Timing,
     TimingError,
     checked_timing,
     local_instant,
     zone_of,
-)
-from component.features.schedules.timing_reader import (
-    EXAMPLES,
-    SHOWN,
-    NoTimeError,
-    PassedError,
-    TimingReader,
-    future,
 )
 
 _LONGEST: Final = 200
@@ -56,6 +55,9 @@ def read_timing(text: str, zone: str, now: datetime, *, declared: bool = False) 
     start. Then a time that has passed is valid, and one that depends on the current time is not.
     Raises TimingError.
     """
+    # Most services read no time in words when they start.
+    from component.features.schedules.timing_reader import TimingReader, future  # noqa: PLC0415
+
     said = plain_text(text)
     if len(said) > _LONGEST:
         raise TimingError(f"it has more than {_LONGEST} characters; write for example {EXAMPLES}")
@@ -146,7 +148,7 @@ def split_timing(text: str) -> tuple[str, str]:
     return _parts(when, what)
 
 
-_NUMBERS: Final = rf"{HOUR_WORD}|half|quarter"
+_NUMBERS: Final = "twelve|eleven|ten|nine|eight|seven|six|five|four|three|two|one|half|quarter"
 _DAY_NAMES: Final = (
     r"(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:days?)?|weekdays?|weekends?"
     r"|days?|weeks?|months?|years?"
