@@ -214,6 +214,9 @@ class Worker:
             claimed = claim(tx, claimant, after=after)
             if not claimed.more and len(claimed.rows) < slots.free:
                 leases.mark_idle(tx, tx.instance)
+            elif claimed.more and len(claimed.rows) == slots.free:
+                # What is left was queued while this instance had slots, so nobody else was woken.
+                leases.wake_one(tx, but=tx.instance)
             unknown = [] if claimed.rows else unknown_skills(tx, claimant)
             told: Sequence[str] = ()
             if unknown and late:
