@@ -278,6 +278,9 @@ class NotificationStore:
         """All messages of a batch were sent: decide when to look at the recipient again."""
 
         def op(database: Database) -> None:
+            # First, because it locks the recipient: what another instance records is then read
+            # below, or wakes the recipient after this transaction.
+            _count_dropped(database, _key(batch.agent, batch.person), -batch.recipient.dropped)
             for message in batch.plan.messages:
                 what = "repeated = 1" if message.is_repeat else "sent = ?"
                 at = () if message.is_repeat else (database.steady,)
@@ -285,8 +288,6 @@ class NotificationStore:
                     f"UPDATE notifications SET {what} WHERE message = ?",  # noqa: S608 - constants
                     (*at, message.id),
                 )
-            if batch.recipient.dropped:
-                _count_dropped(database, _key(batch.agent, batch.person), -batch.recipient.dropped)
             plan = decide(_recipient(database, batch.agent, batch.person))
             _release(database, batch, _look_at(database, plan))
             _forget_old(database)
@@ -496,12 +497,13 @@ def _forget_old(database: Database) -> None:
 def _recipient(database: Database, agent: JID, person: JID) -> Recipient:
     key = _key(agent, person)
     rows = database.execute(
-        f"SELECT {_COLUMNS} FROM notifications WHERE agent = ? AND person = ?"  # noqa: S608 - constants
+        f"SELECT {_COLUMNS} FROM notifications WHERE {_WHO}"  # noqa: S608 - constants
         " AND (sent IS NULL OR sent > ?) ORDER BY created, id",
         (*key, database.steady - LATELY_MS),
     ).fetchall()
     (dropped,) = database.execute(
-        "SELECT dropped FROM recipients WHERE agent = ? AND person = ?", key
+        f"SELECT dropped FROM recipients WHERE {_WHO}",  # noqa: S608 - constants
+        key,
     ).fetchone() or (0,)
     return Recipient(
         now=database.settled,

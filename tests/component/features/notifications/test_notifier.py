@@ -1,6 +1,7 @@
 """Results on their way to people, with real databases and a stream of the test."""
 
 import re
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime, timedelta, timezone
@@ -20,7 +21,14 @@ from component.link.messages.inbound import Account, InboundMessage, ReplyAddres
 from component.link.messages.messenger import Messenger
 from component.link.messages.outbound import conversation_with
 from component.store import Storage
-from component.store.notifications import Notification, NotificationStore
+from component.store.database import Database
+from component.store.notifications import (
+    Notification,
+    NotificationStore,
+    Plan,
+    PlannedMessage,
+    Recipient,
+)
 from tests.component.link.router.wire import ListOutput
 from tests.waiting import eventually
 from xep.jid import JID
@@ -379,6 +387,50 @@ async def test_only_one_of_several_instances_sends_a_notification(
         if f">text {number}<" in stanza
     ]
     assert len(bodies) == len(set(ids(stream.output.sent))) == 30
+
+
+@pytest.mark.ports
+async def test_what_another_instance_records_while_one_ends_its_batch_is_due(
+    tmp_path: Path, migrated_url: str
+) -> None:
+    def some(recipient: Recipient) -> Plan:
+        held = [each.id for each in recipient.notifications if each.message is None]
+        return Plan(messages=(PlannedMessage("m1", tuple(held)),)) if held else Plan()
+
+    inserted, commit = threading.Event(), threading.Event()
+
+    def slowly(_database: Database) -> None:
+        inserted.set()
+        assert commit.wait(60)
+
+    async with (
+        Storage.open(SCHEMA, tmp_path / "one", postgres=migrated_url) as one,
+        Storage.open(SCHEMA, tmp_path / "two", postgres=migrated_url) as two,
+    ):
+        mine, theirs = NotificationStore(one, "one"), NotificationStore(two, "two")
+        first, second = (
+            Notification(id=text, agent=AGENT, person=JULIET, title="t", text=text)
+            for text in ("first", "second")
+        )
+        await mine.add([first], 10)
+        batch = await mine.take(AGENT, JULIET, some)
+        assert batch is not None
+
+        async def waits_for_a_lock() -> bool:
+            found = await two.select(
+                "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+                " AND datname = current_database()"
+            )
+            return bool(found)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(theirs.add, [second], 10, slowly)
+            assert await anyio.to_thread.run_sync(inserted.wait, 60)
+            group.start_soon(mine.sent, batch, some)
+            await eventually(waits_for_a_lock)
+            commit.set()
+        due, _ = await mine.due(10)
+        assert due == [(AGENT, JULIET)]
 
 
 @pytest.mark.ports
