@@ -212,11 +212,11 @@ class Worker:
 
         def op(tx: Transaction) -> tuple[Claimed, list[str], Sequence[str]]:
             claimed = claim(tx, claimant, after=after)
-            if not claimed.more and len(claimed.rows) < slots.free:
-                leases.mark_idle(tx, tx.instance)
-            elif claimed.more and len(claimed.rows) == slots.free:
-                # What is left was queued while this instance had slots, so nobody else was woken.
+            if claimed.more:
+                # What is left may have been queued while this instance had slots, and woken nobody.
                 leases.wake_one(tx, but=tx.instance)
+            elif len(claimed.rows) < slots.free:
+                leases.mark_idle(tx, tx.instance)
             unknown = [] if claimed.rows else unknown_skills(tx, claimant)
             told: Sequence[str] = ()
             if unknown and late:

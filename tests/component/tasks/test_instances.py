@@ -18,6 +18,8 @@ from component.skills import Context, Skill, skill
 from component.store import Storage
 from component.store import directory as lock_module
 from component.tasks import expiry, leases
+from component.tasks.changes import Transaction, new_row, stored_request
+from component.tasks.rows import put
 from component.tasks.service import Membership
 from tests.component.tasks.test_durable import text_of, three_steps
 from tests.component.tasks.world import Ear, Open, World, living
@@ -115,6 +117,29 @@ async def test_who_ends_does_not_keep_what_another_could_go_on_with(
             assert text_of(await other.ear.ended(task)) == "done"
             assert (await one.get(kept)).state == "running"
             gate.set()
+
+
+@pytest.mark.parametrize("limit", ["running_total", "running_per_principal"])
+async def test_an_instance_wakes_an_idle_one_for_the_tasks_that_it_leaves(
+    tmp_path: Path, migrated_url: str, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    monkeypatch.setattr(leases, "HEARTBEAT_S", 3600.0)  # so only a notification announces them
+    limits: dict[str, Any] = {limit: 1}
+    async with two(tmp_path, migrated_url, waits, **limits) as (one, other):
+        await all_idle(other)
+        request, tasks = one.call("waits", json={}), ("first", "second")
+
+        def queue(tx: Transaction) -> None:
+            # As tasks that are queued while this instance has slots for them: nobody is woken.
+            for task in tasks:
+                row = new_row(tx, task, request, waits, stored_request(request, {}, tx.limits))
+                row.promoted = 1
+                put(tx, row)
+
+        await one.service._runtime.commit(queue)
+        one.service.requeued()
+        for task in tasks:
+            await other.reaches(task, "running")
 
 
 async def test_who_comes_back_takes_its_own_up_at_once(tmp_path: Path, migrated_url: str) -> None:

@@ -701,25 +701,3 @@ def test_stories_that_once_went_wrong(
     backend: str, database: SQLite, seed: int, story: list[tuple[Letter, int]]
 ) -> None:
     run(backend, database, seed, [0, 1, 2, 3, 1], [1, 1], story)
-
-
-def test_a_task_that_is_queued_beside_another_one_wakes_an_idle_instance(database: SQLite) -> None:
-    def begin(*script: Any, guarded: bool = False) -> Letter:
-        return "begin", 0, "play", list(script), ANN, "async", guarded, 0
-
-    answered: Letter = ("answer", 0, 0, True)
-    story: list[tuple[Letter, int]] = [
-        (begin(["step"], ["step"]), 0),
-        (begin(["hold"], guarded=True), 10),
-        (begin(["hold"], ["step"], ["ask"], ["step"], guarded=True), 0),
-        (begin(["step"], ["ask"]), 0),
-        *[(answered, 0)] * 2,
-        (("jump", -1_555_200_000_000, 0), 0),
-        (begin(["step"]), 0),
-        (("rest",), 0),
-        (("cancel", 4, 0), 10),
-        (answered, 0),
-        (("answer", 0, 1, True), 0),
-        (("rest",), 0),
-    ]
-    run("asyncio", database, 949488784, [0, 4, 5], [1, 1], story)
