@@ -97,8 +97,8 @@ class Notifications(Section):
     ones are gathered and sent as one digest.
     """
     held_per_person: Count = 500
-    """Maximum number of notifications that are held for one person by one agent. Beyond it the
-    least urgent and oldest one is dropped, and the person is told the number of dropped ones.
+    """Maximum number of notifications that one agent holds for one person. If there are more, the
+    oldest one of the lowest priority is dropped, and the person is told how many were dropped.
     """
     repeat_high_s: Seconds = 300
     """Seconds without a receipt after which a notification of high priority is sent once more."""

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
-import structlog
 
 from component import system
 from component.private import make_directory
@@ -18,16 +17,9 @@ from component.store.directory import DirectoryLock, home_of
 from component.store.errors import explained
 from component.store.schema import Schema
 from component.store.sqlite import SQLite
-from component.store.writes import (
-    Engine,
-    Groups,
-    commit_all,
-    read_all,
-)
+from component.store.writes import Engine, Groups, commit_all, read_all
 
 T = TypeVar("T")
-
-_log = structlog.get_logger("component.store")
 
 
 class Storage:

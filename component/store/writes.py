@@ -28,7 +28,7 @@ T = TypeVar("T")
 _log = structlog.get_logger("component.store")
 
 TOGETHER: Final = 256
-"""Maximum number of writes in one transaction."""
+"""Maximum number of operations in one transaction."""
 FIRST_WAIT_S: Final = 0.2
 LONGEST_WAIT_S: Final = 5.0
 """Seconds until a write that the database refuses is tried again."""
@@ -197,13 +197,13 @@ class Groups:
             await anyio.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT_S)
 
-    async def _once(self, write: Queued[Any]) -> None:
+    async def _once(self, queued: Queued[Any]) -> None:
         """Run an operation. One that has begun is completed even if its caller is cancelled."""
         await anyio.lowlevel.checkpoint_if_cancelled()
-        write.begun = write.leads = False
-        write.told = None
-        self._waiting.append(write)
-        if self._led and not await self._follow(write):
+        queued.begun = queued.leads = False
+        queued.told = None
+        self._waiting.append(queued)
+        if self._led and not await self._follow(queued):
             return
         self._led = True
         with anyio.CancelScope(shield=True):
@@ -222,29 +222,29 @@ class Groups:
                         other.told.set()
                 self._hand_over()
 
-    async def _follow(self, write: Queued[Any]) -> bool:
+    async def _follow(self, queued: Queued[Any]) -> bool:
         """Wait until it is done or has to lead; return whether it has to lead."""
-        write.told = anyio.Event()
+        queued.told = anyio.Event()
         try:
-            await write.told.wait()
+            await queued.told.wait()
         except anyio.get_cancelled_exc_class():
-            if write.begun:
+            if queued.begun:
                 # A committed write is reported; cancellation takes effect at the next await.
                 with anyio.CancelScope(shield=True):
-                    await write.told.wait()
+                    await queued.told.wait()
                 return False
-            self._waiting.remove(write)
-            if write.leads:  # woken and cancelled at the same time; no current event loop does that
+            self._waiting.remove(queued)
+            if queued.leads:  # woken and cancelled at once; no current event loop does that
                 self._hand_over()
             raise
-        return write.leads
+        return queued.leads
 
     def _hand_over(self) -> None:
         self._led = bool(self._waiting)
         if self._waiting:
             first = self._waiting[0]
             first.leads = True
-            assert first.told is not None, "the write is waiting"
+            assert first.told is not None, "the operation is waiting"
             first.told.set()
 
 

@@ -24,7 +24,6 @@ import msgspec
 from component import system
 from component.skills import CapabilityMissing, InvalidParam, Skill, SkillFailed
 from component.skills.calling import call_inline
-from component.skills.context import Context
 from component.skills.inputs import Arguments
 from component.tasks import changes, leases, queries, replay, rows
 from component.tasks.changes import Transaction
@@ -44,7 +43,7 @@ from component.tasks.request import (
     key_of,
 )
 from component.tasks.rows import TERMINAL, Row
-from component.tasks.run import Admitted, AlreadyError, Run
+from component.tasks.run import Admitted, AlreadyError, Run, context_of
 from component.tasks.worker import Worker, ask_before
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Accepted, Result
@@ -167,6 +166,9 @@ class Admission:
             # Row 11, else `retry`. The limit of open tasks is checked when a new one is committed.
             self._skills.let_in(request.principal)
 
+            if request.caller_context is THE_CALLER:  # it asks the agent at the address
+                caller = CallerContext(self._skills.agent_at(request.target))
+                request = msgspec.structs.replace(request, caller_context=caller)
             asks = request.confirmation is not None or request.undecided
             if not skill.at_once or asks or request.mode == "async":
                 admitted = Admitted(request, skill, arguments, key, flight, on_result)
@@ -319,50 +321,30 @@ class Admission:
 
     # New work.
 
-    def _caller_context(self, request: Request) -> CallerContext:
-        """Return the context of a request; a caller asks the agent at the address that it uses."""
-        known = request.caller_context
-        return (
-            CallerContext(self._skills.agent_at(request.target)) if known is THE_CALLER else known
-        )
-
     def _run_at_once(
         self, request: Request, skill: Skill, arguments: Arguments, on_result: OnResult | None
     ) -> Result | StanzaError:
         """Run a skill that never waits; return its result or its error."""
-        caller = self._caller_context(request)
-        context = Context(
-            principal=str(request.principal),
-            sender=str(request.requester),
-            skill=skill.name,
-            agent=caller.agent,
-            taints=caller.taints,
-            limits=caller.limits,
-            trace=caller.trace,
-        )
+        context = context_of(request, skill) if skill.wants_context else None
+        counts = request.caller_context.asker == "caller"
         began = self._perf_counter()
         try:
-            request = msgspec.structs.replace(request, caller_context=caller)
             self._skills.check(request, skill, "")
-            made = call_inline(skill, arguments, context if skill.wants_context else None)
+            made = call_inline(skill, arguments, context)
         except (InvalidParam, SkillFailed, CapabilityMissing) as error:
-            if caller.asker == "caller":
+            if counts:
                 seconds = self._perf_counter() - began
                 self._records.ran(request.principal, skill.name, "failed", seconds)
             return error_of(skill, error)
         if on_result is not None and made.taints is not None:
             on_result(skill.taint_of(made))
-        if caller.asker == "caller":
+        if counts:
             self._records.ran(request.principal, skill.name, "done", made.duration)
         return result_of(skill, made)
 
     async def _serve(self, admitted: Admitted) -> Answer:
         """Run a skill within the inline limit or as a task, and record the outcome."""
-        request = admitted.request
-        caller = self._caller_context(request)
-        request = msgspec.structs.replace(request, caller_context=caller)
-        admitted = msgspec.structs.replace(admitted, request=request)
-        if caller.asker == "caller":
+        if admitted.request.caller_context.asker == "caller":
             answer = await self._recorded_answer(admitted)
         else:
             answer = await self._answer(admitted)

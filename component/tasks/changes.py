@@ -237,8 +237,7 @@ def change(
     """
     if to not in TRANSITIONS[row.state]:
         raise TransitionError(f"task {row.id} cannot go from {row.state} to {to}")
-    late = row.deadline is not None and tx.settled >= row.deadline
-    if late and to not in ("failed", "rejected"):
+    if rows.is_late(tx, row) and to not in ("failed", "rejected"):
         to, detail, owner = "failed", Failure.of(errors.deadline_expired()), None
     waited = row.state == "input-required"
     row.state = to
@@ -307,10 +306,9 @@ def _add_event(tx: Transaction, row: Row, detail: str | None) -> None:
     So a task that reports for days does not fill the disk. All events up to one revision are
     deleted, so they form one gap, however long it is.
     """
-    shown_until = row.retain_until if row.promised is None else row.promised
     tx.execute(
         "INSERT INTO events (task, revision, state, at, retain, detail) VALUES (?, ?, ?, ?, ?, ?)",
-        (row.id, row.revision, row.state, row.updated, shown_until, detail),
+        (row.id, row.revision, row.state, row.updated, row.shown_until, detail),
     )
     if row.revision % _TRIM_EVERY == 0:
         last = row.revision - EVENTS_KEPT

@@ -388,11 +388,13 @@ def _left_out(
         but += f" AND {known}"
         values.append(names)
     if exhausted:
-        but += f" AND (queue IS NULL OR queue NOT IN ({', '.join('?' * len(exhausted))}))"
-        values += exhausted
+        full, names = among(database, "queue", exhausted)
+        but += f" AND (queue IS NULL OR NOT {full})"
+        values.append(names)
     if claimant.unfit:
-        but += f" AND id NOT IN ({', '.join('?' * len(claimant.unfit))})"
-        values += claimant.unfit
+        unfit, ids = among(database, "id", claimant.unfit)
+        but += f" AND NOT {unfit}"
+        values.append(ids)
     return but, values
 
 

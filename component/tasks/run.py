@@ -32,7 +32,7 @@ from component.skills.errors import (
     printable,
 )
 from component.skills.inputs import Arguments
-from component.skills.operations import CAPABILITY, METHODS, Operation, Parked, Work
+from component.skills.operations import CAPABILITY, METHODS, Host, Operation, Parked, Work
 from component.skills.outputs import SkillResult
 from component.skills.skill import Skill
 from component.store import waiters
@@ -103,6 +103,21 @@ class Admitted(msgspec.Struct, frozen=True):
         return not (self.repeatable or self.skill.durable)
 
 
+def context_of(request: Request, skill: Skill, host: Host | None = None) -> Context:
+    """Return what a skill gets as its context; without a host it cannot perform operations."""
+    caller = request.caller_context
+    return Context(
+        principal=str(request.principal),
+        sender=str(request.requester),
+        skill=skill.name,
+        agent=caller.agent,
+        taints=caller.taints,
+        limits=caller.limits,
+        trace=caller.trace,
+        host=host,
+    )
+
+
 class Run:
     """One run of a skill; implements the operations of `Context`.
 
@@ -131,7 +146,7 @@ class Run:
         self.ended = anyio.Event()
         self._runtime, self._limits = runtime, runtime.limits
         self._repeatable = admitted.repeatable
-        self._atomic = not (self._repeatable or self.skill.durable)
+        self._atomic = admitted.atomic
         self._lock = anyio.Lock()
         self._steps = Steps((None if row is None else row.origin) or self.task)
         if self._atomic:
@@ -262,24 +277,15 @@ class Run:
     async def _run_skill(self) -> RecordedAnswer | None:
         request, skill = self.request, self.skill
         self._skill_task = anyio.get_current_task().id
-        caller, row = request.caller_context, self.row
-        context = Context(
-            principal=str(request.principal) if row is None else row.principal,
-            sender=str(request.requester) if row is None else row.requester,
-            skill=skill.name,
-            agent=caller.agent,
-            taints=caller.taints,
-            limits=caller.limits,
-            trace=caller.trace,
-            host=self,
-        )
+        context = context_of(request, skill, self)
         access, on_result = self._runtime.skills, self.admitted.on_result
         try:
-            access.check(request, skill, "" if row is None else self.task)
+            access.check(request, skill, "" if self.row is None else self.task)
             access.provide(skill, context)
             share = access.threads.share(context.principal)
             made = await call_skill(
-                *(skill, self.admitted.arguments, context, share), timeout=caller.timeout_s
+                *(skill, self.admitted.arguments, context, share),
+                timeout=request.caller_context.timeout_s,
             )
             if on_result is not None and made.taints is not None:
                 on_result(skill.taint_of(made))
