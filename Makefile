@@ -1,5 +1,5 @@
 # make run     the main job on the embedded defaults: a server, the component, a client's view of both
-# make test    every check: format, lint, types, imports between packages, tests;
+# make test    every check: format, lint, types, imports between packages, words, tests;
 #              make test T=tests/component/tasks runs only the tests there
 # make check   the checks without the tests
 # make bench   the benchmarks, each with a peer for comparison; they write docs/benchmarks.md
@@ -33,13 +33,13 @@ test: $(STAMP)
 	$(BIN)/pytest -q $(if $(findstring ::,$(T)),,-n 2) '$(T)'
 else
 test: servers
-	+$(MAKE) --no-print-directory --jobs=4 types lint imports tests
+	+$(MAKE) --no-print-directory --jobs=4 types lint imports words tests
 endif
 
 check: $(STAMP)
-	+$(MAKE) --no-print-directory --jobs=2 --output-sync types lint imports
+	+$(MAKE) --no-print-directory --jobs=2 --output-sync types lint imports words
 
-.PHONY: types lint imports
+.PHONY: types lint imports words
 types: $(STAMP)
 	$(BIN)/mypy
 
@@ -49,6 +49,9 @@ lint: $(STAMP)
 
 imports: $(STAMP)
 	$(BIN)/lint-imports
+
+words: $(STAMP)
+	$(BIN)/python -m tests.tools.prose
 
 # Compiles the project and the tests once, before every process would do it. Only the run itself
 # reports errors.

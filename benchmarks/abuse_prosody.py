@@ -75,7 +75,7 @@ def measure(runs: int) -> Iterator[Line]:
 
 @contextlib.contextmanager
 def _sending(server: Prosody, crowd: Callable[[], Crowd]) -> Iterator[None]:
-    """Let Romeo send on all of his connections during the context."""
+    """Let Romeo send on all connections of that account during the context."""
     sockets = [log_in(server, "romeo") for _ in range(_CONNECTIONS)]
     threads = []
     for number, sock in enumerate(sockets):

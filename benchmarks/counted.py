@@ -13,7 +13,7 @@ What is counted for each path, from its first byte until the service waits for i
   so a call by a library (the event loop starts a task, msgspec calls a hook) is not a hop. A
   coroutine or generator counts once, when it begins, and not each time that it continues. Generated
   code, which has no file, is neither caller nor callee; nor is `component/system.py`, which is the
-  clocks and random numbers of the standard library, whose functions are no hops either.
+  clocks and random numbers of the standard library, whose functions do not count as hops either.
 - A *thread hop* is work that is handed to a worker thread (`anyio.to_thread.run_sync`).
 - A *commit* is a transaction that can write (`BEGIN IMMEDIATE` … `COMMIT`) of any SQLite database.
 - A *sync* is a file that is forced to the disk (`os.fsync`, `os.fdatasync`); SQLite's are commits.

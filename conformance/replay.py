@@ -23,7 +23,7 @@ from conformance.record import RecordedStanza
 from xep.disco import INFO
 from xep.stanza import Incoming
 
-PATIENCE = 10.0
+TIMEOUT_S = 10.0
 """Seconds to wait for each stanza of the script."""
 _MARK = re.compile(r"(>>>|<<<) (\d+\.\d{3}) s")
 _HEAD = re.compile(r"# ([a-z0-9.-]+): .*")
@@ -117,12 +117,12 @@ class Replay:
 
     Args:
         driver: the connection to the target.
-        patience: seconds to wait for each stanza of the script.
+        timeout: seconds to wait for each stanza of the script.
     """
 
-    def __init__(self, driver: Driver, patience: float = PATIENCE) -> None:
+    def __init__(self, driver: Driver, timeout: float = TIMEOUT_S) -> None:
         self._driver = driver
-        self._patience = patience
+        self._timeout = timeout
         self._came: list[Incoming] = []
         self._changed = anyio.Event()
         self._known: dict[str, str] = {}
@@ -201,7 +201,7 @@ class Replay:
         return self._lane.sub(self._token, text)
 
     async def _expected(self, before: Element, then: Element) -> list[str]:
-        with anyio.move_on_after(self._patience):
+        with anyio.move_on_after(self._timeout):
             while not self._like(before, alike=True):
                 await self._changed.wait()
         found = self._like(before, alike=True) or self._like(before, alike=False)
@@ -328,8 +328,8 @@ def _answers(stanza: Element) -> bool:
 
 
 def _sender(stanza: Element, cast: Cast) -> str:
-    """Return the address whose stream sends a stanza: one of ours that is its sender, or the
-    caller.
+    """Return the address whose stream sends a stanza: an address of the kit that is its sender, or
+    the caller.
     """
     was = stanza.get("from", "")
     people = [

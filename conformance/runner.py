@@ -131,9 +131,9 @@ def _judged(
 # -- the parts of a run --------------------------------------------------------------------------
 
 
-async def _about(post: Post, target: Target, patience: float) -> Result:
+async def _about(post: Post, target: Target, timeout_s: float) -> Result:
     """Query the information about the target that checks need."""
-    talk = Talk(_ABOUT, post, target, patience)
+    talk = Talk(_ABOUT, post, target, timeout_s)
 
     async def ask(t: Talk) -> None:
         info = t.given(await t.iq("get", InfoQuery()), InfoQuery, "disco#info")

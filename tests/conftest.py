@@ -90,7 +90,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is there for the whole run is no garbage."""
+    """Do not examine objects that exist for the whole run."""
     gc.freeze()
     gc.enable()
 

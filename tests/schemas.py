@@ -33,7 +33,7 @@ def outermost(element: etree._Element) -> list[etree._Element]:
 
 
 def check(xml: str | bytes) -> int:
-    """Validate each element of ours in ``xml``, and say how many there were.
+    """Validate each element of this protocol in ``xml``, and say how many there were.
 
     Raises:
         AssertionError: one does not fit; the text says where.

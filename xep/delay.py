@@ -12,8 +12,8 @@ NAMESPACE: Final = "urn:xmpp:delay"
 class Delay(Payload, frozen=True, kw_only=True):
     """When a stanza was first sent, and which entity delayed it (XEP-0203 §2).
 
-    ``from_`` is kept unchanged: an address that is invalid by RFC 7622 is no reason to ignore the
-    delay.
+    ``from_`` is kept unchanged: an address that is invalid by RFC 7622 does not make the delay
+    invalid.
     """
 
     xml = Name(NAMESPACE, "delay")

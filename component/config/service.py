@@ -52,7 +52,7 @@ class Audit(Section):
     lines_per_minute: Annotated[int, Field(ge=0)] = 600
     """Maximum number of lines per minute for what one principal does. Further events are counted,
     and their numbers are lines at the end of the minute. Decisions of people and commands of admins
-    always have lines of their own. 0 is no limit.
+    always have lines of their own. 0: no limit.
     """
     max_file_bytes: Count = Field(default=67108864, ge=65536)
     """Size in bytes at which a new file is started; a new file is also started each day (UTC). At

@@ -187,7 +187,7 @@ class Reconciliation:
 
     def _may_be_truncated(self, key: str, local: Item | None, remote: Item | None) -> bool:
         """Whether a damaged line may have been the last one of a memory, so that the file has an
-        older text, which is no change.
+        older text, which is not a change.
         """
         return (
             self._file_past.is_damaged

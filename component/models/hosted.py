@@ -211,7 +211,7 @@ class HostedModel:
         again: bool,
     ) -> frozenset[str]:
         """Learn from a refusal in which form the request may be accepted; returns the parts that it
-        should not have. Raises ModelError if the refusal is no reason to send it again.
+        should not have. Raises ModelError if the refusal does not call for sending it again.
 
         `again` says that parts were left out before; then all of that kind are.
         """

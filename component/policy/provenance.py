@@ -101,7 +101,7 @@ def chosen_by_model(
     applies to true and false, and to values from a short list in the schema (`enum`). A few of them
     carry little, so only so many are harmless.
 
-    `texts` are what the person wrote, and what else is no choice of the model; `few_are_free` is
+    `texts` are what the person wrote, and what else the model has not chosen; `few_are_free` is
     for a skill that only reads.
     """
     names, listed, defaults = _declared(schema)

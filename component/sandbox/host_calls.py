@@ -101,7 +101,7 @@ class HostCalls:
 
     Args:
         host: performs them; None where there is no call.
-        read: returns the next message of the child that is no line for the log.
+        read: returns the next message of the child that is not a line for the log.
     """
 
     def __init__(

@@ -237,7 +237,7 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class FrameError(ValueError):
-    """What was read is no message: too long, or not one of these."""
+    """What was read is not a message: too long, or not one of these."""
 
 
 def frame(message: ToChild | FromChild) -> bytes:

@@ -366,7 +366,7 @@ class Child:
         return outcome
 
     async def _message(self, host: ContextHost | None) -> FromChild:
-        """Return the next message that is no line for the log."""
+        """Return the next message that is not a line for the log."""
         while True:
             try:
                 message = read_from_child(await self._read())

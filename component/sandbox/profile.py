@@ -7,8 +7,8 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 Network: TypeAlias = Literal["none", "tcp", "any"]
-"""`none` is no socket of any kind, `tcp` connections to the ports of the profile, and `any` TCP and
-UDP. Unix sockets, netlink and raw sockets are never possible."""
+"""`none` means no socket of any kind, `tcp` connections to the ports of the profile, and `any` TCP
+and UDP. Unix sockets, netlink and raw sockets are never possible."""
 
 MIB: Final = 1 << 20
 

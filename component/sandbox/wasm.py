@@ -180,8 +180,8 @@ class WasmSkill:
     async def prepare(self) -> Code:
         """Compile the code and check its imports; otherwise the first call does.
 
-        Raises SkillLoadError for code that is no skill, and CapabilityMissing for an import that is
-        not granted.
+        Raises SkillLoadError for code that is not a skill, and CapabilityMissing for an import that
+        is not granted.
         """
         async with self._loading:
             if self._loaded is None:

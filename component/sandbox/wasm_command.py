@@ -97,7 +97,7 @@ class CommandCode:
     """A compiled command module, linked.
 
     Raises CapabilityMissing for an import that is not granted, and SkillLoadError for a module that
-    is no command.
+    is not a command.
     """
 
     def __init__(self, skill: str, module: wasmtime.Module, granted: frozenset[Import]) -> None:

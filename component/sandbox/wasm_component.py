@@ -179,7 +179,7 @@ class ComponentCode:
     """A component that was checked: it exports `execute`, and imports only what is granted.
 
     Raises CapabilityMissing for an interface that is not granted, and SkillLoadError for a
-    component that is no skill.
+    component that is not a skill.
     """
 
     def __init__(self, skill: str, component: wc.Component, granted: Imports) -> None:

@@ -91,8 +91,8 @@ def as_result(value: Any, duration: float) -> SkillResult:
     """Convert what a skill returned to a result.
 
     str is text; an Output, a File, a Link, a tuple or list of these, and a SkillResult are used
-    unchanged; None is no output; everything else is encoded as JSON (NaN and infinite floats become
-    null, because JSON has none).
+    unchanged; None means no output; everything else is encoded as JSON (NaN and infinite floats
+    become null, because JSON has none).
 
     A character that XML does not allow does not make a result invalid; see `Output`.
 

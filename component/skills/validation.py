@@ -57,7 +57,7 @@ class SchemaValidator:
         schema: the schema; JSON Schema 2020-12 unless it names another draft.
 
     Raises:
-        DeclarationError: it is no JSON Schema, or cannot be used.
+        DeclarationError: it is not a JSON Schema, or cannot be used.
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:

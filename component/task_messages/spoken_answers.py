@@ -45,7 +45,7 @@ def answer_in_order(question: Input, task: str, text: str) -> InputAnswer | None
     """Return the answer in a text whose words may be those of several required values.
 
     None if words cannot give all required values. Raises StanzaError: `invalid-param`, when there
-    is no way to read the words, or more than one.
+    is not exactly one way to read the words.
     """
     names = names_in_order(question)
     if takes_words(question) or not names:

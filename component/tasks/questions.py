@@ -175,8 +175,8 @@ def ask_question(
 def lapse(tx: Transaction, row: Row) -> Change | None:
     """Fail a task whose open question has expired; return None if none has.
 
-    It is no denial (CNF-038, CNF-039, INP-013). If the deadline of the task has passed too, that is
-    the reason of the failure (EXE-026).
+    It does not count as a denial (CNF-038, CNF-039, INP-013). If the deadline of the task has
+    passed too, that is the reason of the failure (EXE-026).
     """
     if row.state != "input-required":
         return None

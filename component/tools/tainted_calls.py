@@ -86,5 +86,5 @@ def _hosts(skill: Skill) -> frozenset[str]:
 
 
 def _knows(source: Skill | None, hosts: frozenset[str]) -> bool:
-    """Return whether a result of `source` is no news to any of the hosts: it came from them."""
+    """Return whether a result of `source` came from the hosts, so that they know it already."""
     return source is not None and bool(hosts) and hosts == _hosts(source)

@@ -28,7 +28,7 @@ class ComponentDriver:
         port: the port.
         peer: the bare JID of an agent that the kit plays, also admitted; peer at our domain unless
             given.
-        refused: the bare JID of a user of ours whom the target refuses, if one is known.
+        refused: the bare JID of a user of this domain whom the target refuses, if one is known.
         tls: how to verify the server if TLS is used from the first byte; None for no TLS.
         hostile: whether the target may be attacked.
     """

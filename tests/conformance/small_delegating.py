@@ -57,7 +57,7 @@ def _now() -> str:
 
 @dataclass
 class Work:
-    """A task of ours, and the one of the peer that it was passed on as."""
+    """A task of this agent, and the one of the peer that it was passed on as."""
 
     id: str
     person: str

@@ -98,7 +98,7 @@ async def test_a_script_is_sent_by_a_component_with_the_agent_that_it_plays() ->
         assert not [one.findings for one in found.results if one.findings]
         scenes = read_script(as_script(found))
         assert {one.name for one in scenes} == {"target.about", *words}
-        lines = await Replay(way(), patience=3).run(scenes)
+        lines = await Replay(way(), timeout=3).run(scenes)
     assert not [line for line in lines if line.startswith("≠")], "\n".join(lines)
     assert any(line.startswith("<<<") and "<decision " in line for line in lines)
 
@@ -108,6 +108,6 @@ async def test_what_has_become_worse_is_a_difference() -> None:
     async with attached(FurtherAgent()) as way:
         scenes = read_script(as_script(await judged(way, ["delegation.unannotated"])))
     async with attached(FurtherAgent("failures as they came")) as way:
-        lines = await Replay(way(), patience=1).run(scenes)
+        lines = await Replay(way(), timeout=1).run(scenes)
     (line,) = [line for line in lines if line.startswith("≠ it was error: error/")]
     assert line.endswith("/remote-failure, and is error: error/forbidden/forbidden")

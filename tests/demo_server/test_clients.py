@@ -124,7 +124,7 @@ async def test_slixmpp_is_refused_with_a_wrong_password(
 
 
 async def aioxmpp_talks(server: DemoServer, password: str) -> dict[str, Any]:
-    """Log in as romeo, accept whoever wants to see him, and answer one message."""
+    """Log in as romeo, accept all subscriptions, and answer one message."""
     import aioxmpp
     import aioxmpp.dispatcher
     from aioxmpp import connector

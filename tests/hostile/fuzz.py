@@ -2,7 +2,7 @@
 
 Each target of `targets.py` runs for that many seconds in a process of its own, from the inputs in
 `corpus/` and from those of earlier runs, which are kept in `.fuzz/`. An input for which something
-does not hold is written to the corpus, so that the tests fail until it is mended.
+does not hold is written to the corpus, so that the tests fail until it is repaired.
 """
 
 import argparse

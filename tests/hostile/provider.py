@@ -158,7 +158,7 @@ async def _serving(provider: Provider) -> AsyncIterator[Provider]:
 
 @contextlib.contextmanager
 def provider_in_thread(attacks: Mapping[str, Attack]) -> Iterator[Provider]:
-    """Serve in a thread of its own: what it sends must not wait for who reads it."""
+    """Serve in a thread of its own: what it sends must not wait for its reader."""
     provider = Provider(attacks)
     with (
         start_blocking_portal("asyncio") as portal,

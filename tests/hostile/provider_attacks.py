@@ -37,7 +37,7 @@ SPELLINGS = {
     "as a password": base64.b64encode(f"user:{KEY}".encode()).decode(),
 }
 SLOW: set[str] = set()
-"""Those that may last as long as the client has patience."""
+"""Those that may last as long as the client waits."""
 
 
 def sends(name: str, *pieces: bytes | None, drips: bool = False) -> None:

@@ -2,9 +2,9 @@
 
     python -m tests.hostile.provider_child BACKEND URL DIRECTORY
 
-Standard input has a JSON list for each attack: its name, and the seconds of patience. For each it
-has a turn in which the provider attacks, and an honest one, and says in a line of JSON what came of
-them.
+Standard input has a JSON list for each attack: its name, and the seconds of its time-out. For each
+it has a turn in which the provider attacks, and an honest one, and says in a line of JSON
+what came of them.
 """
 
 import json
@@ -36,7 +36,7 @@ _BROKEN = {"a turn failed", "a message cannot be answered", "a tool failed"}
 
 
 class Talk:
-    """The agent, and one model for each length of patience and each dialect."""
+    """The agent, and one model for each time-out and each dialect."""
 
     def __init__(self, url: str, directory: Path) -> None:
         self.world = World(directory)

@@ -59,7 +59,7 @@ class RawStream(ABC):
             return self._ended
 
     def send(self, data: bytes) -> None:
-        """Send bytes, with placeholders filled in. That the stream is gone is no error."""
+        """Send bytes, with placeholders filled in. A closed stream is not an error."""
         for placeholder, value in self.seen.items():
             if placeholder in data:
                 data = data.replace(placeholder, value)

@@ -1,7 +1,7 @@
 """What one principal sees is the same, byte for byte, whatever another one has and does.
 
 Two services get the same requests of Alice. In one of them Bob has tasks, questions, memories, a
-conversation and a skill of his own as well; in the other he and his skill do not exist. Random
+conversation and his own skill as well; in the other he and his skill do not exist. Random
 identifiers and times aside, Alice must not be able to tell which one she talks to.
 """
 
@@ -137,7 +137,7 @@ class Talk:
             self.said[whose].append(text)
 
     async def does(self, who: str, what: str, bobs: str) -> str:
-        """Somebody asks or says something. Return the reply, once no task of theirs is at work."""
+        """Ask or say something. Return the reply, once none of their tasks is running."""
         reply = await self._once(who, what, bobs)
         while _AT_WORK.search(await self._once(who, _LIST, bobs)):
             pass

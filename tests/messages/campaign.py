@@ -43,7 +43,7 @@ PEOPLE: Final = 40
 AT_ONCE: Final = 4
 """Messages that a person has sent and that are not answered yet."""
 PROMISE: Final = sentences.NO_DISK
-"""A sentence that is no answer, because it says that one is to come."""
+"""A sentence that is not an answer, because it says that one is to come."""
 SETTLED_S: Final = 120.0
 """Seconds after the last fault within which everything has to be answered; a bound, no target."""
 

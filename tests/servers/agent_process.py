@@ -41,7 +41,7 @@ QUICK = {"server__reconnect_min_s": 0.05, "server__reconnect_max_s": 0.3}
 def environment(**settings: object) -> dict[str, str]:
     """Return the environment of a command: ours, and settings such as `server__port=1`.
 
-    What is no text is written as JSON, as the settings read it.
+    A value that is not text is written as JSON, as the settings read it.
     """
     own = {name: value for name, value in os.environ.items() if not name.startswith("XMPP_AGENT_")}
     settings = {"limits__messages_per_sender": 1_000_000} | settings  # tests write in a hurry

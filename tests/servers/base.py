@@ -151,7 +151,7 @@ class Server(ABC):
     def on(self, host: str) -> Self:
         """Return this server as those see it who use this one of its hosts.
 
-        Whoever stops or starts it does that with the server itself.
+        A test that stops or starts it does that with the server itself.
         """
         seen = copy.copy(self)
         seen.host, seen.component_domain = host, f"agent.{host}"

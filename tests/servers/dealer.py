@@ -2,7 +2,7 @@
 
 It says who a stanza is from, as a server does, so a test can ask as anybody at `HOME`. It outlives
 the components that come and go, and keeps what they have sent. It parses with the standard library,
-and holds every payload of ours against its schema.
+and holds every payload of the protocol against its schema.
 
     with Dealer() as server:
         ...                                # start services: it is `Attachable`

@@ -188,7 +188,7 @@ class Postgres(Databases):
     """One server, on loopback. Starts on entering; is killed, and its files removed, on leaving.
 
     The server refuses to run as root: then it runs as the user `postgres` of Debian's package. So
-    its directory is none of pytest's, which are closed to other users, again and again.
+    its directory is not one of those of pytest, which are closed to other users again and again.
     """
 
     def __init__(self, new: Path | None = None) -> None:

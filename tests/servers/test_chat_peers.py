@@ -1,4 +1,4 @@
-"""Other agents write to one of ours: what they say is labelled, and reaches out into the world only
+"""Other agents write to this agent: what they say is labelled, and reaches out into the world only
 with somebody's word. Who says nothing of itself is a person, and waits for nobody.
 """
 

@@ -39,7 +39,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
         who: who asks; empty for both.
         ours: what we may answer; empty for anything.
         theirs: what the server may answer; empty for anything.
-        we_succeed: whether our answer is no error, whatever it contains.
+        we_succeed: whether our answer is not an error, whatever it contains.
         because: the sentence that allows it.
     """
 

@@ -1,4 +1,4 @@
-"""What a client may send and its server passes on, though some of it is no XML any more: it costs
+"""What a client may send and its server passes on, though some of it is not XML any more: it costs
 its sender that stanza, and nobody the stream.
 
 Both servers write an element `<xml:foo/>` again with the namespace of `xml:` as the default one,

@@ -128,7 +128,7 @@ def test_the_server_goes_away_under_load(make_server: ServerFactory, make_agent:
 def test_only_the_connection_of_the_component_is_cut(
     xmpp_server: Server, make_agent: MakeAgent
 ) -> None:
-    """Callers keep theirs: whoever was heard is answered, by a result on the next connection.
+    """Each caller that was heard is answered, by a result on the next connection.
 
     Who is subscribed is shown the presence again.
     """

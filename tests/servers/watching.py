@@ -219,6 +219,6 @@ class Publisher:
 
 
 def assert_result(stanza: Element) -> Element:
-    """The stanza, which is no error."""
+    """The stanza, which is not an error."""
     assert stanza.get("type") == "result", ET.tostring(stanza, "unicode")
     return stanza

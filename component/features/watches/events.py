@@ -37,7 +37,7 @@ from component.store.errors import StorageError
 from xep.stanza_error import StanzaError
 
 MOST_PENDING: Final = 5_000
-"""Events of one watch that wait to be started; the policy for thinning applies to more."""
+"""Events of one watch that wait to be started; the rate policy applies to more."""
 MOST_IN_DIGEST: Final = 50
 """Events whose content a digest has, the latest ones; it counts all."""
 

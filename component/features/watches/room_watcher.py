@@ -425,7 +425,7 @@ class RoomWatcher(SourceWatcher[Moved | Joined]):
 
     def _offered(self, move: Moved | Joined) -> list[OfferedEvent]:
         """Return the event of a move, after the mark that the previous nickname of the occupant is
-        not in use any more, which is no event.
+        not in use any more, which is not an event.
         """
         assert isinstance(move, Moved)
         if not move.occupant.previous:

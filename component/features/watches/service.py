@@ -40,8 +40,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
         node: The PubSub node. Nodes of an account are for example http://jabber.org/protocol/mood,
             http://jabber.org/protocol/activity, http://jabber.org/protocol/tune,
             http://jabber.org/protocol/geoloc and urn:xmpp:microblog:0; presence stands for whether
-            it is online. With the address of a room as the service, room stands for who enters and
-            leaves it: the payload is <presence event='joined' nick='…' jid='…' affiliation='…'
+            it is online. With the address of a room as the service, room stands for its
+            occupants: the payload is <presence event='joined' nick='…' jid='…' affiliation='…'
             role='…'/>, and event is joined, changed, renamed or left.
         service: Address of the PubSub service, account or room; empty for the person's own account.
         where: Conditions on the XML of an item; all must hold.

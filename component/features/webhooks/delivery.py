@@ -222,7 +222,7 @@ def is_readable(content_type: str, *, forms: bool) -> bool:
 def read_json(content_type: str, body: bytes, max_depth: int) -> Any:
     """Return the value of a body. GitHub can send JSON as the field `payload` of a form.
 
-    Raises WebhookError (400): it is no JSON in UTF-8, or is nested too deeply.
+    Raises WebhookError (400): it is not JSON in UTF-8, or is nested too deeply.
     """
     text: bytes | str = body
     if _media_type(content_type) == _FORM:

@@ -235,7 +235,7 @@ def _of_client(server: Server, condition: str) -> tuple[FailureCode, str]:
 
 
 def bad_xml(server: Server, error: StreamError, *, established: bool) -> ConnectionFailed:
-    """What the server sent is no stream, or no longer."""
+    """What the server sent is not a stream, or not any more."""
     if established:
         sentence = (
             f"The server at {_peer(server)} sent invalid XML ({error}): the stream is"

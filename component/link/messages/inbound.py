@@ -185,7 +185,7 @@ class MessageStage(msgspec.Struct, frozen=True):
     Attributes:
         order: its place among the others.
         handle: handles a message, or passes it on with None.
-        returned: called with the recipient of a message of ours that was returned as an error, the
+        returned: called with the recipient of a sent message that was returned as an error, the
             address that had sent it, and its id.
         features: the disco features that it announces.
     """

@@ -89,7 +89,7 @@ class Router:
     Every IQ get or set gets exactly one reply. Results and errors are never refused: they go to the
     call that waits for them. A principal over its share is refused at once, without effect on
     others. Principals share the time of the processor. The time for which this thread waited for a
-    processor is nobody's: it would delay whoever was being served.
+    processor is nobody's: it would delay the principal that was being served.
 
     Args:
         options: the settings.

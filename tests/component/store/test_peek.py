@@ -37,7 +37,7 @@ def test_peeking_creates_no_database(tmp_path: Path, postgres_url: str) -> None:
 async def test_it_knows_of_jumps(
     life: Life, machine: Machine, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """The clock of the machine is that of the storage, and not that of whoever looks."""
+    """The clock of the machine is that of the storage, and not that of the reader."""
     async with life() as storage:
         shared = await storage.read(lambda database: database.dialect) == "postgresql"
         url = request.getfixturevalue("migrated_url") if shared else ""

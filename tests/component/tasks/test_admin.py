@@ -1,4 +1,4 @@
-"""The numbers of tasks are those of the rows, whoever changes them and on whichever connection."""
+"""The numbers of tasks are those of the rows, regardless of which connection changes them."""
 
 from collections.abc import Callable, Sequence
 

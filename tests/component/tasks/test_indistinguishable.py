@@ -41,7 +41,7 @@ ANN: Final = JID.parse("ann@a.example/desk")
 BOB: Final = JID.parse("bob@b.example/desk")
 BEAT: Final = "UPDATE instances SET heartbeat = heartbeat + 1 WHERE id = ?"
 NEVER: Final = "0" * 32
-"""As long as every identifier of ours."""
+"""As long as each identifier of the service."""
 
 
 class Choice(msgspec.Struct):

@@ -84,7 +84,7 @@ class Model:
         self.crashed: set[str] = set()
         """Tasks that an execution may have been torn from."""
         self.torn = False
-        """Whether a request may have been torn apart, which is no task yet."""
+        """Whether a request may have been torn apart, which is not a task yet."""
         self.ended: dict[str, tuple[str, int]] = {}
         self.released = False
 

@@ -531,7 +531,7 @@ def test_no_number_is_too_large_to_be_asked_with(
 
 
 def test_a_list_is_not_asked_for_by_index(new_ledger: NewLedger) -> None:
-    """Whoever finds the hundred thousandth task by its number reads all before it."""
+    """Finding the hundred thousandth task by its number reads all before it."""
     database = new_ledger()
     database.add()
     assert ids(listed(database, page=ResultSet(index=0))) == ["t-1"]

@@ -220,7 +220,7 @@ async def living(
 ) -> AsyncIterator[World]:
     """A task service, until the end of the context, where it is killed: nothing is drained.
 
-    Whoever comes next in the same data directory takes its work up.
+    The next process in the same data directory continues its work.
     """
     by_name = {skill.name: skill for skill in skills}
     ear = ear or Ear()

@@ -648,7 +648,7 @@ def pipe_to_service() -> int:
 
 @skill
 def noise(target: str) -> str:
-    """Write what is no message."""
+    """Write data that are not a message."""
     while True:
         os.write(pipe_to_service(), os.urandom(1 << 16))
 

@@ -131,7 +131,7 @@ def account(number: int) -> JID:
 def test_who_has_no_session_finds_room_while_others_begin_all_they_can(
     total: int, crowd: int
 ) -> None:
-    """No session of theirs ends by itself: they wait for forms, or their work does not end."""
+    """None of their sessions ends by itself: they wait for forms, or their work does not end."""
     sessions = CommandSessions(Clock(), each=8, total=total)
     for stage in ("open", "running"):
         for number in range(min(crowd, total - 1)):

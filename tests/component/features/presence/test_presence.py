@@ -359,7 +359,7 @@ class Crowd(SlowStore):
 async def test_others_are_answered_while_many_are_told(
     leaving: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Counted in stanzas: whoever is answered meanwhile waits for one slice at most."""
+    """Counted in stanzas: an answer in the meantime waits for one slice at most."""
     outbox = Outbox(10_000_000)
     outbox.start(OutputStream())
     server = Server(outbox)

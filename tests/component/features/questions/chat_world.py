@@ -113,7 +113,7 @@ class World:
         return f"q-{task}"
 
     def withdraw(self, task: str) -> None:
-        """Whoever wanted the work does not want it any more."""
+        """The requester does not want the work any more."""
         cancel(self.ledger, self.ledger.row(task))
 
     def state(self, task: str) -> str:

@@ -154,7 +154,7 @@ async def test_the_id_of_a_reply_counts_before_what_it_quotes(chat: World) -> No
 
 
 class Reports:
-    """A message of ours, and what a client reports about it."""
+    """A sent message, and what a client reports about it."""
 
     def __init__(self) -> None:
         self.output = ListOutput()

@@ -79,7 +79,7 @@ async def test_a_question_is_answered_below_a_quotation(asked: World, shape: Sha
 
 @of("quotation")
 async def test_the_quotation_has_to_be_of_an_open_question(asked: World, shape: Shape) -> None:
-    """What was asked long ago is no reason to do what is asked now."""
+    """An old question does not approve what is asked now."""
     quoted = quoting(shape, "May I run reports?")
     await answers(asked, shape._replace(xml=quoted))
     assert asked.state(TASK) == "input-required"
