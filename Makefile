@@ -5,7 +5,7 @@
 # make bench   the benchmarks, each with a peer for comparison; they write docs/benchmarks.md
 #              make bench ONLY=counts runs one of them
 # make docs    as HTML: docs/specification.html, docs/conformance-report.html (a run on Prosody)
-# make pictures  the pictures in docs/people.md: people and an agent in Converse, profanity and Dino
+# make pictures  the pictures in docs/people.md: people and an agent in four clients
 # make thorough  the long campaigns: the fuzzer, more generated stanzas, every split of every stream,
 #              1,000 random points at which instances and their database fail, 10,000 calls of
 #              workers that are killed at random, the mutants, every test on everything
@@ -102,7 +102,7 @@ docs: $(STAMP) servers
 	$(BIN)/python docs/specification.py
 	$(BIN)/python -m tests.servers.judging docs/conformance-report.html
 
-pictures: export PACKAGES = tmux chromium dino-im adwaita-icon-theme librsvg2-common dbus xvfb \
+pictures: export PACKAGES = tmux chromium dino-im gajim adwaita-icon-theme librsvg2-common dbus xvfb \
 	xdotool imagemagick fonts-dejavu-core fonts-noto-color-emoji
 pictures: $(STAMP) servers
 	$(BIN)/python -m tests.docs.clients.pictures

@@ -15,6 +15,7 @@ from component.kernel.events import PresenceEvents
 from component.kernel.exchange_limit import ExchangeLimit, ExchangeStopped
 from component.kernel.stream import StreamSubsystem
 from component.link.messages.delivery import Delivery
+from component.link.router.addresses import online
 from component.link.router.table import Host, IQRoute, Request, Route, StanzaRoute
 from component.store.contacts import (
     StoppedContacts,
@@ -170,7 +171,7 @@ class PresenceHandler:
             return
         await self._contacts.stop(owner, contact)
         if await self._subscriptions.remove(owner, contact):
-            self._send(Presence(type="unavailable", from_=owner, to=contact))
+            self._send(Presence(type="unavailable", from_=online(owner), to=contact))
             self._send(Presence(type="unsubscribed", from_=owner, to=contact))
 
     async def subscribed(self, request: Request[None]) -> None:
@@ -231,7 +232,7 @@ class PresenceHandler:
         """Send unavailable presence to every subscriber, before the stream is closed."""
 
         def unavailable(owner: JID, contact: JID) -> Presence:
-            return Presence(type="unavailable", from_=owner, to=contact)
+            return Presence(type="unavailable", from_=online(owner), to=contact)
 
         await self._tell_all(unavailable, 0)
 
@@ -260,7 +261,7 @@ class PresenceHandler:
 
     def _available(self, owner: JID, to: Address) -> Presence:
         host: Host = "component" if owner.local is None else "agent"
-        return Presence(from_=owner, to=to, payloads=self._payloads(host, owner.local))
+        return Presence(from_=online(owner), to=to, payloads=self._payloads(host, owner.local))
 
 
 _SEES_US: Final = ("from", "both")

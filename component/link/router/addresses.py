@@ -5,10 +5,20 @@ they ask here. A component has a domain with all its localparts, a client has on
 """
 
 from collections.abc import Set as AbstractSet
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from component.link.router.table import Host
 from xep.jid import JID, JIDError
+
+RESOURCE: Final = "agent"
+"""The resource whose presence agents send: clients such as Gajim show a contact as offline, and
+offer none of its commands, unless a resource of it is online.
+"""
+
+
+def online(address: JID) -> JID:
+    """Return the full address that is online at a bare address of a component."""
+    return JID(address.local, address.domain, RESOURCE)
 
 
 class ComponentAddresses:
@@ -36,9 +46,9 @@ class ComponentAddresses:
         """Return the address in the ``to`` of a stanza, and what it is; None if nothing here has
         it. ``iq`` says whether the stanza is an IQ. Never raises.
 
-        The address keeps its resource, though none exists here: a message to it is handled like one
-        to the bare address (RFC 6121 §8.5.3.2.1) and answered from the address that it was sent to;
-        an IQ is refused (§8.5.3.2.3).
+        A message is handled in the same way for each resource (RFC 6121 §8.5.3.2.1): the address
+        keeps it, and the answer is sent from there. An IQ to the one that is online is one to the
+        bare address; to any other one it is refused (§8.5.3.2.3).
         """
         if text is None:
             return self._domain, "component"
@@ -46,8 +56,12 @@ class ComponentAddresses:
             to = JID.parse(text)
         except JIDError:
             return self._domain, None
-        if to.domain != self._domain.domain or (iq and to.resource is not None):
+        if to.domain != self._domain.domain:
             return to, None
+        if iq and to.resource is not None:
+            if to.resource != RESOURCE:
+                return to, None
+            to = to.bare
         if to.local is None:
             return to, "component"
         return to, "agent" if to.local in self._agents else None

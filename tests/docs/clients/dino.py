@@ -5,21 +5,18 @@ runs in a mount namespace with its own /etc/hosts, /etc/resolv.conf and list of 
 """
 
 import os
-import shutil
 import socket
 import sqlite3
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
+from tests.docs.clients import window
+from tests.docs.clients.window import Window
 from tests.servers.base import Server
 
-LIMIT_S = 60.0
-SETTLED_S = 1.0
-"""Seconds until what moves or fades has come to rest."""
 WIDTH, HEIGHT = 900, 389
 """Pixels of Dino's window, which has its own mind about its height."""
 ENTRY = (540, 350)
@@ -48,58 +45,8 @@ exec dbus-run-session -- sh -c '
 """
 
 
-class Dino:
-    """Its window, on a display of its own."""
-
-    def __init__(self, display: str, database: Path) -> None:
-        self._environment = {"PATH": os.environ["PATH"], "DISPLAY": display}
-        self._database = database
-
-    def types(self, text: str, *, send: bool = True) -> None:
-        """Type a text, and send it unless told otherwise."""
-        self._xdotool("type", "--delay", "25", text)
-        if send:
-            self.press("Return")
-        time.sleep(SETTLED_S)
-
-    def press(self, *keys: str) -> None:
-        """Press keys, by their names in X."""
-        self._xdotool("key", "--delay", "25", *keys)
-
-    def clicks(self, *points: tuple[int, int]) -> None:
-        """Move to each point, and click on the last one."""
-        for x, y in points:
-            self._xdotool("mousemove", str(x), str(y))
-            time.sleep(SETTLED_S)
-        self._xdotool("click", "1")
-        time.sleep(SETTLED_S)
-
-    def shows(self, words: str) -> None:
-        """Wait until a message has these words in it."""
-        await_(lambda: self._has(words), f"no message with {words!r}")
-        time.sleep(SETTLED_S)
-
-    def picture(self, file: Path) -> None:
-        """Write its window as a PNG."""
-        for x, y in (LAST_QUESTION, ASIDE):  # leaves the messages, so that no actions are shown
-            self._xdotool("mousemove", str(x), str(y))
-            time.sleep(SETTLED_S)
-        crop = ("-crop", f"{WIDTH}x{HEIGHT}+0+0", "+repage", "-strip", "-quality", "95")
-        self._run("import", "-window", "root", *crop, str(file))
-
-    def _has(self, words: str) -> bool:
-        found = _rows(self._database, "SELECT 1 FROM message WHERE body LIKE ?", f"%{words}%")
-        return bool(found)
-
-    def _xdotool(self, *arguments: str) -> None:
-        self._run("xdotool", *arguments)
-
-    def _run(self, *command: str) -> None:
-        subprocess.run(command, check=True, env=self._environment)
-
-
 @contextmanager
-def dino(server: Server, contact: str, directory: Path) -> Iterator[Dino]:
+def dino(server: Server, contact: str, directory: Path) -> Iterator[Window]:
     """Dino with the chat with a contact, for the time of the context."""
     home = directory / "home"
     home.mkdir()
@@ -110,76 +57,29 @@ def dino(server: Server, contact: str, directory: Path) -> Iterator[Dino]:
     database = home / "data" / "dino" / "dino.db"
     with ExitStack() as stack:
         stack.enter_context(_forwarding((_ADDRESS, _PORT), (server.address, server.c2s_port)))
-        display = stack.enter_context(_display())
-        environment = {
-            "HOME": str(home),
-            "XDG_RUNTIME_DIR": str(home),
-            "PATH": os.environ["PATH"],
-            **{
-                f"XDG_{name.upper()}_HOME": f"{home}/{name}" for name in ("config", "data", "cache")
-            },
-            "DISPLAY": display,
-            "GDK_BACKEND": "x11",
-            "GSK_RENDERER": "cairo",
-            "LANG": "C.UTF-8",
-            "GTK_A11Y": "none",
-        }
+        display = stack.enter_context(window.display(WIDTH))
         unshare = ("unshare", "--mount") if os.geteuid() == 0 else ("unshare", "--mount", "-r")
         command = (*unshare, "sh", "-c", _SCRIPT, "sh", str(directory), contact)
-        log = stack.enter_context((directory / "dino.log").open("w"))
-        process = subprocess.Popen(
-            command, env=environment, stdout=log, stderr=log, start_new_session=True
+        given = window.environment(home, display)
+        stack.enter_context(window.running(command, given, directory / "dino.log"))
+        window.await_(
+            lambda: bool(window.rows(database, "SELECT 1 FROM _meta")), "Dino has no database"
         )
-        stack.callback(_end, process)
-        await_(lambda: bool(_rows(database, "SELECT 1 FROM _meta")), "Dino has no database")
         (directory / "written").touch()
         account = (server.jid("juliet"), "dino", server.accounts["juliet"], 1)
         insert = "INSERT INTO account (bare_jid, resourcepart, password, enabled) VALUES (?,?,?,?)"
-        await_((directory / "ended").exists, "Dino does not end")
+        window.await_((directory / "ended").exists, "Dino does not end")
         with closing(sqlite3.connect(database)) as written, written:
             written.execute(insert, account)
         (directory / "account").touch()
         time.sleep(5)  # it has no way to say that it has logged in
         (directory / "open").touch()
         conversations = "SELECT 1 FROM conversation WHERE active = 1"
-        await_(lambda: bool(_rows(database, conversations)), "the chat does not open")
-        time.sleep(SETTLED_S)
-        yield Dino(display, database)
-
-
-def await_(condition: Callable[[], bool], failed: str) -> None:
-    """Wait until a condition holds. Raises AssertionError if it takes too long."""
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline, failed
-        time.sleep(0.1)
-
-
-def _rows(database: Path, query: str, *values: object) -> list[tuple[object, ...]]:
-    """The rows of a query; none while there is no such database or table."""
-    try:
-        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as read:
-            return read.execute(query, values).fetchall()
-    except sqlite3.OperationalError:
-        return []
-
-
-@contextmanager
-def _display() -> Iterator[str]:
-    """An X server without a screen; its name."""
-    program = shutil.which("Xvfb")
-    assert program is not None
-    read, write = os.pipe()
-    size = f"{WIDTH}x620x24"
-    command = [program, "-displayfd", str(write), "-screen", "0", size]
-    server = subprocess.Popen(command, pass_fds=[write], stderr=subprocess.DEVNULL)
-    os.close(write)
-    try:
-        with os.fdopen(read) as named:
-            yield f":{named.readline().strip()}"
-    finally:
-        server.kill()
-        server.wait()
+        window.await_(lambda: bool(window.rows(database, conversations)), "the chat does not open")
+        time.sleep(window.SETTLED_S)
+        messages = "SELECT 1 FROM message WHERE body LIKE ?"
+        # The pointer leaves the messages, so that no actions are shown.
+        yield Window(display, database, messages, (WIDTH, HEIGHT), (LAST_QUESTION, ASIDE))
 
 
 @contextmanager
@@ -206,9 +106,3 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
             sink.sendall(data)
     with suppress(OSError):
         sink.shutdown(socket.SHUT_RDWR)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, 9)
-    process.wait()

@@ -18,9 +18,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.docs.clients import dino as dino_window
+from tests.docs.clients import gajim as gajim_window
 from tests.docs.clients import scene as scenes
 from tests.docs.clients.scene import Scene
 from tests.docs.clients.terminal import Terminal
+from tests.docs.clients.window import SETTLED_S
 from tests.servers.chatting import say
 from tests.servers.talk import login
 
@@ -133,13 +135,7 @@ def dino(scene: Scene, out: Path) -> None:
     """Dino under Xvfb."""
     home = scene.directory.parent / "dino"
     home.mkdir()
-    with login(scene.server) as phone:  # on which the contact was added
-        phone.send_raw(
-            f"<iq type='set' id='r1'><query xmlns='jabber:iq:roster'>"
-            f"<item jid='{scene.chat.assistant}' name='Assistant'/></query></iq>"
-        )
-        phone.send_raw(f"<presence to='{scene.chat.assistant}' type='subscribe'/>")
-        phone.presences.take(lambda presence: presence.get("from") == scene.chat.assistant)
+    _add_contact(scene)
     with dino_window.dino(scene.server, scene.chat.assistant, home) as window:
         window.clicks(dino_window.ENTRY)
         window.types("Please empty my folder Archive.")
@@ -170,13 +166,40 @@ def dino(scene: Scene, out: Path) -> None:
         window.types("And in Padua?")
         window.shows("Padua")
         window.press("Up")
-        time.sleep(dino_window.SETTLED_S)
+        time.sleep(SETTLED_S)
         window.press("End", *["BackSpace"] * len("Padua?"))
         window.types("Venice?")
         window.shows("Venice?")
         scene.weather_is_known()
         window.shows("in Venice, too")
         window.picture(out / "dino-correction.png")
+
+
+def gajim(scene: Scene, out: Path) -> None:
+    """Gajim under Xvfb."""
+    home = scene.directory.parent / "gajim"
+    home.mkdir()
+    _add_contact(scene)
+    with gajim_window.gajim(scene.server, scene.chat.assistant, home) as window:
+        window.types("Good evening!")
+        window.shows("What can I do for you")
+        window.types("Please empty my folder Archive.")
+        window.shows('"Archive"')
+        time.sleep(QUESTION_IS_READ_S)
+        window.types("ok")
+        window.shows("Archive is empty")
+        window.picture(out / "gajim-ok.png")
+
+
+def _add_contact(scene: Scene) -> None:
+    with login(scene.server) as phone:
+        phone.send_raw(
+            f"<iq type='set' id='r1'><query xmlns='jabber:iq:roster'>"
+            f"<item jid='{scene.chat.assistant}' name='Assistant'/></query></iq>"
+        )
+        phone.send_raw(f"<presence to='{scene.chat.assistant}' type='subscribe'/>")
+        online = f"{scene.chat.assistant}/agent"
+        phone.presences.take(lambda presence: presence.get("from") == online)
 
 
 def _link(at: Path, to: Path) -> None:
@@ -188,6 +211,7 @@ CLIENTS: dict[str, tuple[Callable[[Scene, Path], None], tuple[str, ...]]] = {
     "converse": (converse, ("chromium", "node", "npm")),
     "profanity": (profanity, ("profanity", "tmux", "chromium")),
     "dino": (dino, ("dino-im", "dbus-run-session", "unshare", "Xvfb", "xdotool", "import")),
+    "gajim": (gajim, ("gajim", "dbus-run-session", "unshare", "Xvfb", "xdotool", "import")),
 }
 
 

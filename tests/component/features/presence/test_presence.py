@@ -42,6 +42,9 @@ async def living(directory: Path) -> AsyncIterator[tuple[World, SubscriptionStor
             yield world, store
 
 
+ONLINE = f"{AGENT}/agent"
+
+
 def presence(type_: str | None, from_: str | None = ALICE_BARE, to: str = AGENT) -> str:
     return element("presence", type=type_, from_=from_, to=to)
 
@@ -62,7 +65,7 @@ async def test_who_subscribes_is_accepted_kept_and_shown(tmp_path: Path, to: str
     async with living(tmp_path) as (world, store):
         assert await sent(world, presence("subscribe", to=to)) == [
             ("subscribed", to, ALICE_BARE),
-            ("available", to, ALICE_BARE),
+            ("available", f"{to}/agent", ALICE_BARE),
         ]
         assert await store.receivers() == [
             Subscription(JID.parse(to), JID.parse(ALICE_BARE), "from")
@@ -99,7 +102,7 @@ async def test_who_unsubscribes_sees_us_go(tmp_path: Path) -> None:
     async with living(tmp_path) as (world, store):
         await sent(world, presence("subscribe"), presence("subscribe", BOB_BARE))
         assert await sent(world, presence("unsubscribe")) == [
-            ("unavailable", AGENT, ALICE_BARE),
+            ("unavailable", ONLINE, ALICE_BARE),
             ("unsubscribed", AGENT, ALICE_BARE),
         ]
         assert [str(each.contact) for each in await store.receivers()] == [BOB_BARE]
@@ -126,16 +129,16 @@ async def test_who_wants_to_hear_nothing_is_not_told_of_us(tmp_path: Path) -> No
         await world.presence.take_leave()
         assert [parse(stanza.encode()).get("to") for stanza in world.sent] == [BOB_BARE] * 2
         # Its own question is answered all the same.
-        assert await sent(world, presence("probe")) == [("available", AGENT, ALICE_BARE)]
+        assert await sent(world, presence("probe")) == [("available", ONLINE, ALICE_BARE)]
 
 
 async def test_a_subscriber_who_probes_sees_us(tmp_path: Path) -> None:
     async with living(tmp_path) as (world, _):
         await sent(world, presence("subscribe"))
-        assert await sent(world, presence("probe")) == [("available", AGENT, ALICE_BARE)]
+        assert await sent(world, presence("probe")) == [("available", ONLINE, ALICE_BARE)]
         # One client that asks is answered by itself, at the address the server knows.
         odd = "alice@a.example/a\N{NO-BREAK SPACE}b"
-        assert await sent(world, presence("probe", odd)) == [("available", AGENT, odd)]
+        assert await sent(world, presence("probe", odd)) == [("available", ONLINE, odd)]
 
 
 async def test_a_stranger_who_probes_learns_that_it_is_none(tmp_path: Path) -> None:
@@ -185,9 +188,9 @@ async def test_we_announce_ourselves_to_every_subscriber_after_a_restart(tmp_pat
         await world.presence.announce()
         seen = [parse(stanza.encode()) for stanza in world.sent]
         assert {(p.get("from"), p.get("to")) for p in seen} == {
-            (AGENT, ALICE_BARE),
-            (AGENT, BOB_BARE),
-            (DOMAIN, ALICE_BARE),
+            (ONLINE, ALICE_BARE),
+            (ONLINE, BOB_BARE),
+            (f"{DOMAIN}/agent", ALICE_BARE),
         }
         assert len(seen) == 3
         for each in seen:
@@ -202,8 +205,8 @@ async def test_we_take_leave_of_every_subscriber(tmp_path: Path) -> None:
         await world.presence.take_leave()
         seen = [parse(stanza.encode()) for stanza in world.sent]
         assert {(p.get("type"), p.get("from"), p.get("to")) for p in seen} == {
-            ("unavailable", AGENT, ALICE_BARE),
-            ("unavailable", AGENT, BOB_BARE),
+            ("unavailable", ONLINE, ALICE_BARE),
+            ("unavailable", ONLINE, BOB_BARE),
         }
         assert len(await store.receivers()) == 2  # they remain subscribers
 
@@ -274,7 +277,7 @@ async def test_who_cannot_be_reached_is_not_told_of_us(tmp_path: Path, condition
     async with living(tmp_path) as (world, _):  # over restarts as well
         assert await announced(world) == [BOB_BARE]
         # Its server is back: a user logs in, and asks for us (RFC 6121 §4.3).
-        assert await sent(world, presence("probe", ALICE)) == [("available", AGENT, ALICE)]
+        assert await sent(world, presence("probe", ALICE)) == [("available", ONLINE, ALICE)]
         assert await announced(world) == [ALICE_BARE, BOB_BARE]
 
 
@@ -451,5 +454,5 @@ async def test_one_that_fails_holds_up_nobody() -> None:
         with anyio.fail_after(120):
             assert await sent(world, presence("subscribe"), presence("subscribe", BOB_BARE)) == [
                 ("subscribed", AGENT, BOB_BARE),
-                ("available", AGENT, BOB_BARE),
+                ("available", ONLINE, BOB_BARE),
             ]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from component.link.router.addresses import AccountAddresses, Addresses, ComponentAddresses
+from component.link.router.addresses import AccountAddresses, Addresses, ComponentAddresses, online
 from component.link.router.table import Host
 from xep.jid import JID
 
@@ -30,6 +30,13 @@ def test_a_component_has_a_domain(text: str | None, iq: bool, host: Host | None)
     assert found == host
     if text not in (None, "@"):
         assert str(to) == text, "it keeps a resource, from which a message is answered"
+
+
+def test_an_iq_to_the_resource_that_is_online_is_one_to_the_bare_address() -> None:
+    for bare in (JID.parse(DOMAIN), JID.parse(f"assistant@{DOMAIN}")):
+        to, host = COMPONENT.find(str(online(bare)), iq=True)
+        assert to == bare
+        assert host is not None
 
 
 @pytest.mark.parametrize("iq", [True, False])
