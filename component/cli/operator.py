@@ -160,7 +160,7 @@ def ask_about(settings: "Settings", name: str, params: Any) -> ControlAnswer:
                 " it. Start it with `xmpp-agent run`."
             )
     if answer.error is not None:
-        raise frame.Fault(answer.error)
+        raise frame.Fault(*answer.error.splitlines())
     return answer
 
 
@@ -245,7 +245,9 @@ async def _commands(
         *SpendingCommands(
             BudgetBook(storage, budget_limits(settings), recorder), DEFAULT_AGENT
         ).commands(),
-        *chain.from_iterable(each.offline_commands(storage) for each in make_features(settings)),
+        *chain.from_iterable(
+            each.offline_commands(storage) for each in make_features(settings).values()
+        ),
         *installed,
     )
     return Commands(recorded(commands, recorder))
