@@ -32,12 +32,9 @@ class ServiceManager:
         where, microseconds, process = (environ.pop(name, "") for name in _VARIABLES)
         # A name in the abstract namespace begins with a zero byte (unix(7)).
         self._address = f"\0{where[1:]}" if where.startswith("@") else where
-        self._socket: socket.socket | None = None
-        if self._address:
-            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            self._socket.setblocking(False)
         self.watchdog_s: float | None = None
-        if microseconds.isdecimal() and int(microseconds) and process in ("", str(os.getpid())):
+        is_ours = self._address and process in ("", str(os.getpid()))
+        if is_ours and microseconds.isdecimal() and int(microseconds):
             self.watchdog_s = int(microseconds) / 1e6
 
     def status(self, sentence: str) -> None:
@@ -58,19 +55,18 @@ class ServiceManager:
 
     async def run(self) -> None:
         """Report that the event loop is alive until cancelled, if the manager watches it."""
-        if self._socket is None or self.watchdog_s is None:
+        if self.watchdog_s is None:
             return
         while True:
             self._send("WATCHDOG=1")
             await anyio.sleep(self.watchdog_s / 2)
 
     def _send(self, *lines: str) -> None:
-        if self._socket is None:
+        if not self._address:
             return
-        try:
-            self._socket.sendto("\n".join(lines).encode(), self._address)
-        except OSError as error:
-            _log.warning("the service manager cannot be told the state", reason=str(error))
-            if not isinstance(error, BlockingIOError):  # its queue is full for a moment
-                self._socket.close()
-                self._socket = None
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.setblocking(False)
+            try:
+                sender.sendto("\n".join(lines).encode(), self._address)
+            except OSError as error:
+                _log.warning("the service manager cannot be told the state", reason=str(error))

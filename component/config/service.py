@@ -15,8 +15,8 @@ class Log(Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
     """Lowest level that is written."""
     format: Literal["auto", "human", "json"] = "auto"
-    """human for text, json for one JSON object per line; auto is human on a terminal and json
-    otherwise.
+    """human for text, json for one JSON object per line; auto is human on a terminal and in the
+    journal of systemd, and json otherwise.
     """
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import anyio
 import pytest
 
-from component import logs
 from component.commands import CommandError
 from component.config.problems import Problem, SettingsError
 from component.kernel.kernel import Reloaded
@@ -16,6 +15,7 @@ from component.models.protocol import ModelRequest
 from component.skills import skill
 from tests.component.features.installed_skills.world import install
 from tests.kit import AGENT, Kit, Peer, Script, anyio_backend, service
+from tests.logs import plain_logs
 from tests.servers.talk import execute
 from xep.disco import InfoQuery
 from xep.jid import JID
@@ -56,12 +56,10 @@ params.text = "Romeo has come or gone."
 def _same_log() -> Iterator[None]:
     """The tests after these have the log of those before."""
     root = logging.getLogger()
-    before = root.level, root.handlers
+    handlers, level = root.handlers, root.level
     yield
-    root.level, root.handlers = before
-    logs.configure()
-    root.setLevel(before[0])
-    root.handlers = before[1]
+    root.handlers, root.level = handlers, level
+    plain_logs()
 
 
 async def outcome(peer: Peer, name: str, **params: object) -> str:
@@ -365,7 +363,7 @@ async def test_settings_with_a_mistake_change_nothing(tmp_path: Path) -> None:
         juliet = kit.peer(JULIET)
         before = kit.service.settings, list(kit.service._subsystems.opened)  # type: ignore[union-attr]
         kit.service.read = wrong  # type: ignore[assignment]
-        with pytest.raises(CommandError, match="line 3: agent.name must not be empty"):
+        with pytest.raises(CommandError, match=r"line 3: agent\.name must not be empty"):
             await kit.service.reload()
         for section, why in (
             ('[agent]\nadmins = ["*"]', "admins"),
