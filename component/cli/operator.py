@@ -178,8 +178,8 @@ def _without_service(settings: "Settings", request: ControlRequest) -> ControlAn
     new = request.command in _BEFORE_THE_FIRST_RUN
     if not new and not postgres and not (path / "agent.db").exists():
         raise frame.Fault(
-            f"There is no database in {path}: the service has not run there yet. A relative path"
-            " in [storage] is relative to the current directory."
+            f"There is no database in {path}: the service has not run there yet, or has another"
+            " path in [storage]."
         )
 
     async def performed() -> ControlAnswer:

@@ -136,7 +136,7 @@ def skill_directories(
     services = skill_services(settings, storage, messages)
     if settings.proposals_path is not None:
         with suppress(OSError):  # reported when the directories are read
-            make_directory(settings.proposals_path.expanduser())
+            make_directory(settings.proposals_path)
     runners = Runners(services)
     auto_approve = settings.skills.auto_approve
     return SkillDirectories(settings.skill_roots, storage, runners, recorder, auto_approve)
