@@ -110,6 +110,7 @@ class AgentSubsystem:
             ),
             recall=memories.knowledge,
         )
+        self._engine = engine
         self._skill_model = SkillModel(self._model_of, model_calls)
         engine.add(Children(engine, settings.loop, recorder))
         self._learning = Learning(
@@ -140,6 +141,8 @@ class AgentSubsystem:
         self.profiles.replace(settings)
         self.agents.declare(agent_entries(settings))
         self.budgets.limits = budget_limits(settings)
+        assert settings.llm is not None, "there is a model"
+        self._engine.limit_answers(settings.llm.max_tokens_per_request)
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run the agents until cancelled. Raises StorageError before it has started."""

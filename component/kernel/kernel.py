@@ -156,6 +156,7 @@ class Kernel:
         if self.agents is not None:
             self.agents.replace(settings)
             self.environment.memories.replace(settings)
+            self.environment.monitoring.replace(settings)
         if settings.xmpp_send != self.settings.xmpp_send:
             self._messages = None
         self.environment.catalog.replace(rights)

@@ -159,6 +159,17 @@ async def test_a_model_that_stays_is_the_same(tmp_path: Path) -> None:
         assert after.models[0] is before  # type: ignore[attr-defined]
 
 
+async def test_answers_may_be_longer_from_the_next_turn_on(tmp_path: Path) -> None:
+    model = Script(otherwise="Well.")
+    section = '[agent]\nnotice = ""\n[llm]\nprovider = "vllm"\nmodel = "m"\nbase_url = "http://m"\n'
+    async with service(tmp_path, section, model=model) as kit:
+        juliet = kit.peer(JULIET)
+        await juliet.ask("Hello")
+        await kit.reload(f"{section}max_tokens_per_request = 77")
+        await juliet.ask("Hello")
+    assert [request.max_tokens for request in model.requests] == [4096, 77]
+
+
 async def test_a_budget_stops_the_next_call(tmp_path: Path) -> None:
     model = Script("First.", otherwise="Later.")
     quiet = '[agent]\nnotice = ""\n'
