@@ -70,7 +70,7 @@ class InProcess(OutputStream):
                 monitoring=Monitoring(),
                 memories=cast("Memories", _NoMemories()),
             ),
-            (TasksIQFeature(settings),),
+            {"tasks_iq": TasksIQFeature(settings)},
         )
         change(subsystems)
         stream = subsystems.kernel.stream

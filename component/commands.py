@@ -6,7 +6,7 @@ The fields of `params` are the form, the words after the slash and the options o
 
 import re
 import shlex
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
@@ -170,6 +170,7 @@ class Commands:
     A name can belong to two commands: one for everybody, and another one for admins in its place.
 
     Args:
+        admins: the bare JIDs of the admins.
         agent_at: returns the name of the agent at an address of this service.
 
     Raises:
@@ -179,11 +180,11 @@ class Commands:
     def __init__(
         self,
         commands: Iterable[AnyCommand] = (),
-        admins: Iterable[JID] = (),
+        admins: Collection[JID] = (),
         agent_at: Callable[[JID], str] = lambda at: at.local or "",
     ) -> None:
         self._agent_at = agent_at
-        self.admins = frozenset(jid.bare for jid in admins)
+        self.admins = admins
         self._for_all: dict[str, AnyCommand] = {}
         self._for_admins: dict[str, AnyCommand] = {}
         self.add(commands)
@@ -195,6 +196,12 @@ class Commands:
             if command.name in known:
                 raise ValueError(f"two commands are called {command.name}")
             known[command.name] = command
+
+    def replace(self, commands: Iterable[AnyCommand]) -> None:
+        """Have these commands in place of those before. Raises ValueError, see `add`."""
+        self._for_all.clear()
+        self._for_admins.clear()
+        self.add(commands)
 
     def asking(
         self,

@@ -1,4 +1,5 @@
-"""Logs: one line for each event, on stderr, for people on a terminal and as JSON otherwise.
+"""Logs: one line for each event, on stderr, for people on a terminal and in the journal of systemd,
+and as JSON otherwise.
 
 Packages log through structlog: `log = structlog.get_logger("component.connection")`, then
 `log.info("connected", host=host)`. What libraries send to the standard `logging` is written in the
@@ -49,6 +50,8 @@ _NESTED: Final = 64
 """Brackets in a value that is passed on as a structure; one with more becomes text."""
 _LINES: Final = ("exception", "stack")
 """Keys whose values have several lines."""
+_PRIORITIES: Final = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}
+"""The priorities of syslog (syslog(3)), by levels."""
 _SECRET_KEYS = ("secret", "password", "token", "api_key", "authorization")
 
 
@@ -59,12 +62,15 @@ def configure(
 ) -> None:
     """Send the logs of the whole process to `stream` (stderr unless given).
 
-    `format` "auto" is "human" on a terminal, "json" otherwise. Colours appear on a terminal only,
-    and not under NO_COLOR. Can be called again; the last call counts.
+    `format` "auto" is "human" on a terminal and in the journal, "json" otherwise. Colours appear on
+    a terminal only, and not under NO_COLOR. The journal gets each event as one line that begins
+    with its priority (sd-daemon(3)), without a time, because it records one itself. Can be called
+    again; the last call counts.
     """
     stream = sys.stderr if stream is None else stream
     terminal = stream.isatty()
-    human = format == "human" or (format == "auto" and terminal)
+    journal = _is_journal(stream)
+    human = format == "human" or (format == "auto" and (terminal or journal))
     colours = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     number = logging.getLevelNamesMapping()[level.upper()]
 
@@ -72,13 +78,15 @@ def configure(
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_logger_name,
         structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(
-            fmt="%Y-%m-%d %H:%M:%S" if human else "iso", utc=not human
-        ),
         structlog.processors.StackInfoRenderer(),
         _hide_secrets,
     ]
     last = _human(colours=colours) if human else _json()
+    if journal:
+        last[-1] = _for_journal(last[-1])
+    else:
+        stamp = "%Y-%m-%d %H:%M:%S" if human else "iso"
+        before.insert(3, structlog.processors.TimeStamper(fmt=stamp, utc=not human))
     structlog.configure(
         processors=[*before, *last],
         wrapper_class=structlog.make_filtering_bound_logger(number),
@@ -127,6 +135,26 @@ def _human(*, colours: bool) -> list[Processor]:
 
 def _json() -> list[Processor]:
     return [render_exception, bound, structlog.processors.JSONRenderer()]
+
+
+def _is_journal(stream: TextIO) -> bool:
+    """Whether the journal of systemd reads a stream (systemd.exec(5), `JOURNAL_STREAM`)."""
+    try:
+        found = os.fstat(stream.fileno())
+    except (AttributeError, OSError, ValueError):
+        return False  # it is no file
+    return os.environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
+
+
+def _for_journal(render: Any) -> Processor:
+    """Return a renderer of one line with the priority of the event before it."""
+
+    def rendered(logger: WrappedLogger, method: str, event: EventDict) -> str:
+        priority = _PRIORITIES.get(str(event.get("level")), _PRIORITIES["info"])
+        lines = str(render(logger, method, event)).split("\n")
+        return f"<{priority}>{' | '.join(map(str.strip, lines))}"
+
+    return rendered
 
 
 def _printable(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

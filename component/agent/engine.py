@@ -135,6 +135,10 @@ class Engine:
             finally:
                 ahead.done.set()
 
+    def limit_answers(self, max_tokens: int) -> None:
+        """Let the answers that come have this number of tokens at most."""
+        self._token_budget.max_tokens = max_tokens
+
     def add(self, builtin: Tools) -> None:
         """Offer more built-in tools, which need the engine."""
         self._tool_calls.add(builtin)

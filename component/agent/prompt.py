@@ -137,7 +137,7 @@ def spoken_time(now: datetime, zone: str) -> str:
     return f"{local:%A}, {local:%Y-%m-%d %H:%M} for the person (time zone {zone}{offset}; {utc})"
 
 
-class TokenBudget(msgspec.Struct, frozen=True):
+class TokenBudget(msgspec.Struct):
     """The maximum number of tokens of earlier messages, of an answer, and of a tool's result."""
 
     history_tokens: int

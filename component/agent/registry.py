@@ -65,6 +65,7 @@ class Agents:
         now: Callable[[], datetime] = system.now,
     ) -> None:
         self.entries: Mapping[str, AgentEntry] = {entry.name: entry for entry in entries}
+        """The declarations, by name."""
         self._storage = storage
         self._recorder = recorder
         self._stopped = stopped
@@ -73,6 +74,14 @@ class Agents:
         self._known: dict[str, AgentState] = {}
         self._last: dict[str, float] = {}
         self._touched = anyio.Event()
+
+    def declare(self, entries: Iterable[AgentEntry]) -> None:
+        """Use other declarations of the same agents from now on."""
+        self.entries = {entry.name: entry for entry in entries}
+        for name, known in self._known.items():
+            self._known[name] = msgspec.structs.replace(
+                known, description=self.entries[name].description
+            )
 
     async def load(self) -> None:
         """Read the states, and give every new agent an identity. Raises StorageError."""

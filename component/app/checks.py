@@ -62,7 +62,7 @@ async def check_all(settings: Settings, *, repair: bool = False) -> AsyncIterato
     if traces is not None:
         yield traces
     if registry is not None:
-        for feature in make_features(settings):
+        for feature in make_features(settings).values():
             for check in await feature.checks(registry):
                 yield check
     connection, established = await _connection(settings)
@@ -90,7 +90,7 @@ async def _check_offers(settings: Settings, skills: Check) -> AsyncIterator[Chec
     yield skills
     async for check in _models(settings):
         yield check
-    for feature in make_features(settings):
+    for feature in make_features(settings).values():
         async for check in feature.availability():
             yield check
     yield await check_sandbox()

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -86,13 +85,18 @@ def _package(feature: str) -> ModuleType:
     return import_module(f"component.features.{feature}")
 
 
-def make_features(settings: Settings) -> "Sequence[Feature]":
-    """Return the features that a service with these settings uses."""
-    return [
-        import_module(f"component.features.{name}.feature").FEATURE(settings)
+def make_features(settings: Settings) -> "Mapping[str, Feature]":
+    """Return the features that a service with these settings uses, by name and in order."""
+    return {
+        name: import_module(f"component.features.{name}.feature").FEATURE(settings)
         for name in FEATURES
         if _is_used(name, settings)
-    ]
+    }
+
+
+def sections_of(feature: str) -> Sequence[str]:
+    """Return the names of the sections that a feature declares."""
+    return [section.name for section in getattr(_settings_of(feature), "SECTIONS", ())]
 
 
 def _is_used(feature: str, settings: Settings) -> bool:
@@ -142,4 +146,4 @@ def load_skills(settings: Settings) -> "Registry":
     from component.kernel.options import make_registry  # noqa: PLC0415
 
     features = make_features(settings)
-    return make_registry(settings, chain.from_iterable(each.skills() for each in features))
+    return make_registry(settings, {name: each.skills() for name, each in features.items()})

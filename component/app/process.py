@@ -8,13 +8,17 @@ import gc
 import importlib.util
 import signal
 import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from component.app.service import Service
+    from component.app.service_manager import ServiceManager
     from component.config import Settings
 
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _SWITCH_S = 0.001
 """Seconds after which a thread that runs Python yields to another one."""
 
@@ -40,11 +44,17 @@ def run_service(config: Path) -> bool:
     import anyio  # noqa: PLC0415
 
     from component import logs  # noqa: PLC0415
+    from component.app.faults import config_errors, sentences  # noqa: PLC0415
     from component.app.features import load  # noqa: PLC0415
+    from component.app.service_manager import ServiceManager  # noqa: PLC0415
     from component.config import SettingsError  # noqa: PLC0415
     from component.metrics.traces import TracesError  # noqa: PLC0415
     from component.store import StorageError  # noqa: PLC0415
 
+    manager = ServiceManager()
+    hangups: list[int] = []
+    # The signals that come before the service runs are remembered; none ends the process.
+    signal.signal(signal.SIGHUP, lambda number, _frame: hangups.append(number))
     try:
         settings = load(config)
         if settings.is_worker:
@@ -53,7 +63,7 @@ def run_service(config: Path) -> bool:
                 f" `xmpp-agent worker --config {config}`."
             )
         logs.configure(settings.log.level, settings.log.format)
-        service = make_service(settings)
+        service = make_service(settings, config, manager)
     except SettingsError as error:
         raise StartError(*map(str, error.problems)) from None
     finally:
@@ -61,39 +71,29 @@ def run_service(config: Path) -> bool:
         gc.enable()
     try:
         return anyio.run(
-            serve, service, backend=settings.backend, backend_options=event_loop(settings.backend)
+            partial(serve, service, hangups),
+            backend=settings.backend,
+            backend_options=event_loop(settings.backend),
         )
     except* (StorageError, TracesError) as errors:
-        raise StartError(*(str(error) for error in errors.exceptions), in_config=False) from None
-    except* _config_errors() as errors:
-        lines = (line for error in errors.exceptions for line in str(error).splitlines())
-        raise StartError(*lines) from None
+        raise StartError(*sentences(errors), in_config=False) from None
+    except* config_errors() as errors:
+        raise StartError(*sentences(errors)) from None
 
 
-def _config_errors() -> tuple[type[Exception], ...]:
-    """Return the classes of errors in settings that are found when the service opens."""
-    from component.agent.untrusted_text import ScannerError  # noqa: PLC0415
-    from component.features.feature import FeatureError  # noqa: PLC0415
-    from component.models.protocol import ModelRefusedError  # noqa: PLC0415
-    from component.policy import PolicyError  # noqa: PLC0415
-
-    return FeatureError, ModelRefusedError, PolicyError, ScannerError
-
-
-def make_service(settings: "Settings") -> "Service":
+def make_service(
+    settings: "Settings",
+    configuration: Path | None = None,
+    manager: "ServiceManager | None" = None,
+) -> "Service":
     """Return the service of these settings; raise StartError if they cannot be applied."""
+    from component.app.faults import config_errors, sentences  # noqa: PLC0415
     from component.app.service import Service  # noqa: PLC0415
-    from component.features.feature import FeatureError  # noqa: PLC0415
-    from component.kernel.avatars import AvatarError  # noqa: PLC0415
-    from component.policy import PolicyError  # noqa: PLC0415
-    from component.skills import DuplicateSkillError, SkillLoadError  # noqa: PLC0415
 
     try:
-        return Service(settings)
-    except PolicyError as error:
-        raise StartError(*map(str, error.entries)) from None
-    except (AvatarError, SkillLoadError, DuplicateSkillError, FeatureError) as error:
-        raise StartError(str(error)) from None
+        return Service(settings, configuration, manager=manager)
+    except config_errors() as error:
+        raise StartError(*sentences(error)) from None
 
 
 def event_loop(backend: str) -> dict[str, Any]:
@@ -103,8 +103,9 @@ def event_loop(backend: str) -> dict[str, Any]:
     return {}
 
 
-async def serve(service: "Service") -> bool:
-    """Run the service; the first signal stops it gracefully, the second at once.
+async def serve(service: "Service", hangups: Sequence[int] = ()) -> bool:
+    """Run the service. SIGHUP reloads its configuration, once if some of these came before; the
+    first other signal stops it gracefully, the second at once.
 
     Returns whether it stopped gracefully.
     """
@@ -117,8 +118,13 @@ async def serve(service: "Service") -> bool:
     sys.setswitchinterval(_SWITCH_S)
 
     async def watch() -> None:
-        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-            async for _ in signals:
+        with anyio.open_signal_receiver(*_SIGNALS) as signals:
+            if hangups:
+                service.reload_soon()
+            async for number in signals:
+                if number == signal.SIGHUP:
+                    service.reload_soon()
+                    continue
                 if service.stopping:
                     log.warning(
                         "stopped immediately by a second signal: some requests were not answered"

@@ -3,21 +3,26 @@
 Everything that runs is started in one task group, in the order in which `Service._serve` lists it.
 """
 
-from collections.abc import Awaitable, Callable
-from itertools import chain
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Final
 
 import anyio
 import structlog
 from anyio.abc import TaskStatus
 
-from component.app.features import make_features
+from component.app.features import load, make_features
 from component.app.schema import SCHEMA
+from component.app.service_manager import ServiceManager
 from component.app.subsystems import Subsystems
+from component.app.summary import summary
 from component.audit.protocol import AuditEvent
+from component.commands import CommandError
 from component.config import Settings
 from component.kernel import memory
 from component.kernel.environment import Catalog, Environment, open_environment
+from component.kernel.kernel import Reloaded
 from component.kernel.options import SOFTWARE
 from component.link.connection.connection import Connect, Connection
 from component.link.connection.transport import connect
@@ -35,17 +40,28 @@ those of other programs it waits not at all.
 """
 
 
+class _Waiting:
+    """Somebody who waits for a reload. `result` is what has changed, or says what is wrong."""
+
+    def __init__(self) -> None:
+        self.done = anyio.Event()
+        self.result: Reloaded | Sequence[str] = ()
+
+
 class Service:
     """One running component, with all its agents.
 
     Args:
-        settings: the settings; read once, here.
+        settings: the settings.
+        configuration: the file of the settings, from which they can be reloaded.
         connect: opens the connection to the server.
         make_model: makes a model from its settings, in place of the client of its provider.
+        manager: is told what the service does.
 
     Attributes:
         catalog: the skills, the policy, the admins and the contact profiles.
         established: set when the first handshake has been accepted.
+        read: reads the settings again; called in a thread.
 
     Raises:
         PolicyError, SkillLoadError, DuplicateSkillError, AvatarError, FeatureError: the settings
@@ -53,16 +69,28 @@ class Service:
     """
 
     def __init__(
-        self, settings: Settings, *, connect: Connect = connect, make_model: MakeModel | None = None
+        self,
+        settings: Settings,
+        configuration: Path | None = None,
+        *,
+        connect: Connect = connect,
+        make_model: MakeModel | None = None,
+        manager: ServiceManager | None = None,
     ) -> None:
-        self.settings = settings
+        self._configuration = configuration
+        self.read = None if configuration is None else partial(load, configuration)
+        self._manager = manager or ServiceManager({})
+        self._asked = anyio.Event()
+        """Set when the settings are to be reloaded."""
+        self._waiting: list[_Waiting] = []
+        """Who has asked for it, and waits for the answer."""
         self._connect = connect
         self._make_model = make_model
         self._subsystems: Subsystems | None = None
         self._features = make_features(settings)
-        skills = chain.from_iterable(feature.skills() for feature in self._features)
+        skills = {name: feature.skills() for name, feature in self._features.items()}
         self.catalog = Catalog(settings, skills, self._knowledge)
-        for feature in self._features:
+        for feature in self._features.values():
             feature.prepare(self.catalog.registry)
         self.established = anyio.Event()
         self._environment: Environment | None = None
@@ -73,6 +101,11 @@ class Service:
         return self._environment.memories.knowledge
 
     @property
+    def settings(self) -> Settings:
+        """The settings that apply now."""
+        return self.catalog.settings
+
+    @property
     def stopping(self) -> bool:
         """Whether `stop` was called."""
         return self._stopping.is_set()
@@ -80,6 +113,24 @@ class Service:
     def stop(self) -> None:
         """End `run`, after requests under way are answered. It can be called again."""
         self._stopping.set()
+
+    def reload_soon(self) -> None:
+        """Read the settings again and apply them; the log has the result. Never waits."""
+        self._asked.set()
+
+    async def reload(self) -> Reloaded:
+        """Read the settings again and apply them; return what has changed.
+
+        Several requests are answered together. What a restart would be needed for stays as it is.
+        Raises CommandError: the settings cannot be used, and nothing has changed.
+        """
+        waiting = _Waiting()
+        self._waiting.append(waiting)
+        self._asked.set()
+        await waiting.done.wait()
+        if not isinstance(waiting.result, Reloaded):
+            raise CommandError("\n".join(waiting.result))
+        return waiting.result
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Serve until `stop` is called.
@@ -95,6 +146,7 @@ class Service:
         async with open_environment(self.catalog, SCHEMA, self._make_model) as environment:
             self._environment = environment
             self._subsystems = subsystems = Subsystems(environment, self._features)
+            self._log_settings("starting")
             record = environment.monitoring.recorder.record
             record(AuditEvent(kind="start", outcome="started", subject=SOFTWARE))
             try:
@@ -112,15 +164,22 @@ class Service:
 
             def connected() -> None:
                 subsystems.connected()
-                self.established.set()
+                self._manager.status(f"connected as {self.settings.server.address}")
+                if not self.established.is_set():
+                    self.established.set()
+                    self._manager.ready()
                 group.start_soon(_catch_up, environment, subsystems)
 
             def features_changed() -> None:
                 if stream.is_connected():
                     group.start_soon(_announce, subsystems)
 
+            def disconnected() -> None:
+                self._manager.status("not connected to the XMPP server; trying again")
+
             stream.on_features_changed.append(features_changed)
             stream.on_connected.append(connected)
+            stream.on_disconnected.append(disconnected)
             connection = stream.connect(self._connect)
             await group.start(environment.monitoring.run)
             own, outside = (
@@ -141,18 +200,60 @@ class Service:
             await group.start(tasks.service.run)
             if agents is not None:
                 await group.start(agents.run)
-            for loop in chain.from_iterable(each.loops for each in subsystems.opened):
-                await group.start(loop)
-            await group.start(subsystems.shared_changes().run)
+            await group.start(subsystems.run)
+            await group.start(subsystems.changes.run)
             group.start_soon(environment.memories.knowledge.files.index.embed)
             group.start_soon(environment.memories.knowledge.documents.run)
             group.start_soon(memory.tidy, environment.memories, storage, environment.home)
             group.start_soon(expiry.keep, storage, expiry.EVERY_S, tasks.service.deleted)
+            kernel.reload = self.reload
+            group.start_soon(self._keep_reloading, subsystems, own, outside)
+            group.start_soon(self._manager.run)
             group.start_soon(connection.run)  # last: requests find everything running
             started.started()
             await self._stopping.wait()
+            self._manager.stopping()
             await self._drain(subsystems, connection)
             group.cancel_scope.cancel()
+
+    def _log_settings(self, event: str, **values: str) -> None:
+        _log.info(event, **values, **summary(self.settings, self._configuration))
+
+    async def _keep_reloading(self, subsystems: Subsystems, *sources: SkillSources) -> None:
+        """Reload the settings whenever somebody asks for it, until cancelled."""
+        while True:
+            await self._asked.wait()
+            self._asked = anyio.Event()
+            waiting, self._waiting = self._waiting, []
+            self._manager.reloading()
+            result = await self._reload(subsystems, sources)
+            self._manager.ready()
+            for each in waiting:
+                each.result = result
+                each.done.set()
+
+    async def _reload(
+        self, subsystems: Subsystems, sources: Sequence[SkillSources]
+    ) -> Reloaded | Sequence[str]:
+        """Return what has changed; or what is wrong, in sentences."""
+        # Imported here, because most services never reload anything.
+        from component.app.reload import ReloadError, reload  # noqa: PLC0415
+
+        try:
+            found = await reload(self.read, subsystems, sources)
+        except ReloadError as error:
+            for sentence in error.sentences:
+                _log.error("the configuration was not reloaded", reason=sentence)
+            return error.sentences
+        except Exception:  # noqa: BLE001 - a mistake of ours must not end the service
+            _log.exception("the configuration could not be reloaded")
+            return ("The configuration was not reloaded: an internal error, see the log.",)
+        self._log_settings(
+            "reloaded",
+            changed=", ".join(found.changed) or "nothing",
+            restart_to_use=", ".join(found.restart) or "nothing",
+        )
+        return found
 
     async def _drain(self, subsystems: Subsystems, connection: Connection) -> None:
         """Answer the requests under way, send unavailable presence, close the stream.

@@ -97,7 +97,7 @@ class BudgetBook:
         now: Callable[[], datetime] = system.now,
     ) -> None:
         self._storage = storage
-        self._limits = limits
+        self.limits = limits
         self._recorder = recorder
         self._instance = instance
         self._alert = alert
@@ -231,7 +231,7 @@ class BudgetBook:
         for key, spent in (await self._storage.read(op)).items():
             account = self._accounts[key] = BudgetAccount(spent)
             # These alerts were sent before this run of the process.
-            account.alerted = spent_part(spent, self._limit(key)) >= self._limits.alert
+            account.alerted = spent_part(spent, self._limit(key)) >= self.limits.alert
         async with anyio.create_task_group() as group:
             if self._instance is not None:
                 await group.start(self._give_back_when_asked)
@@ -351,7 +351,7 @@ class BudgetBook:
             asks[key] = AllotmentRequest(
                 key=key,
                 limit=limit,
-                alert_at=self._limits.alert,
+                alert_at=self.limits.alert,
                 spent=mine.writing,
                 had=mine.written,
                 keep=keep,
@@ -431,12 +431,12 @@ class BudgetBook:
         _, scope, of = key
         match scope:
             case "agent":
-                return self._limits.agents.get(of, _NO_LIMIT)
+                return self.limits.agents.get(of, _NO_LIMIT)
             case "principal":
-                return self._limits.principal
+                return self.limits.principal
             case "task":
-                return self._limits.task
-        return self._limits.day
+                return self.limits.task
+        return self.limits.day
 
     def _check(self, key: Key, most: Amount, who: Spender) -> None:
         limit = self._limit(key)
@@ -463,7 +463,7 @@ class BudgetBook:
         # The alert about a shared budget is sent once its costs are stored.
         if account.alerted or key[1] == "task" or self._is_shared(key):
             return
-        if spent_part(account.spent, self._limit(key)) >= self._limits.alert:
+        if spent_part(account.spent, self._limit(key)) >= self.limits.alert:
             self._tell(key, account)
 
     def _tell(self, key: Key, account: BudgetAccount) -> None:

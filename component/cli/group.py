@@ -21,6 +21,7 @@ COMMANDS = {
     "audit": Lazy("component.cli.audit:audit", "Search and verify the audit log."),
     "pause": Lazy(f"{_SERVICE}:pause", "Reject new requests, except from admins."),
     "resume": Lazy(f"{_SERVICE}:resume", "Accept new requests again."),
+    "reload": Lazy(f"{_SERVICE}:reload", "Apply the changes in the configuration file."),
     "agents": Lazy(f"{_SERVICE}:agents", "List, pause and shut down agents."),
     "memory": Lazy(f"{_SERVICE}:memory", "Export, import and delete memories."),
     "budget": Lazy(f"{_SERVICE}:budget", "Show what language models have cost."),

@@ -160,7 +160,7 @@ def ask_about(settings: "Settings", name: str, params: Any) -> ControlAnswer:
                 " it. Start it with `xmpp-agent run`."
             )
     if answer.error is not None:
-        raise frame.Fault(answer.error)
+        raise frame.Fault(*answer.error.splitlines())
     return answer
 
 
@@ -178,8 +178,8 @@ def _without_service(settings: "Settings", request: ControlRequest) -> ControlAn
     new = request.command in _BEFORE_THE_FIRST_RUN
     if not new and not postgres and not (path / "agent.db").exists():
         raise frame.Fault(
-            f"There is no database in {path}: the service has not run there yet. A relative path"
-            " in [storage] is relative to the current directory."
+            f"There is no database in {path}: the service has not run there yet, or has another"
+            " path in [storage]."
         )
 
     async def performed() -> ControlAnswer:
@@ -245,7 +245,9 @@ async def _commands(
         *SpendingCommands(
             BudgetBook(storage, budget_limits(settings), recorder), DEFAULT_AGENT
         ).commands(),
-        *chain.from_iterable(each.offline_commands(storage) for each in make_features(settings)),
+        *chain.from_iterable(
+            each.offline_commands(storage) for each in make_features(settings).values()
+        ),
         *installed,
     )
     return Commands(recorded(commands, recorder))

@@ -81,13 +81,19 @@ def make_worker(settings: "Settings") -> "tuple[WorkerProcess, Registry]":
 
 
 async def serve(settings: "Settings", process: "WorkerProcess", registry: "Registry") -> None:
-    """Run the worker; the first signal stops it gracefully, the second at once."""
+    """Run the worker; the first signal stops it gracefully, the second at once. SIGHUP does not."""
     import anyio  # noqa: PLC0415
+    import structlog  # noqa: PLC0415
+
+    log = structlog.get_logger("component.cli")
 
     async def watch() -> None:
-        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
             stopping = False
-            async for _ in signals:
+            async for number in signals:
+                if number == signal.SIGHUP:
+                    log.warning("a worker does not reload its configuration: restart it")
+                    continue
                 if stopping:
                     os._exit(ExitCode.FAILURE)  # its calls are taken up as those of a lost worker
                 stopping = True

@@ -1,11 +1,10 @@
 """The sections that declare agents, their personas and their budgets."""
 
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from component.config.kinds import EMPTY, Count, DisplayText, Seconds, Section, refusal
+from component.config.kinds import EMPTY, Count, DisplayText, FilePath, Seconds, Section, refusal
 from component.config.llm import ModelChoice, Tier, Usd
 
 
@@ -73,7 +72,7 @@ class AgentEntry(Section):
     """Name shown to people. Default: agent.name for `assistant`, otherwise the name."""
     description: str = ""
     """One line that describes the agent; it is also in the vCard."""
-    avatar: Path | None = Field(default=None, examples=["./researcher.png"])
+    avatar: FilePath | None = Field(default=None, examples=["./researcher.png"])
     """PNG file that clients show for the agent. Default: agent.avatar for `assistant`, and a
     generated pattern for the others.
     """

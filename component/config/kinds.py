@@ -6,9 +6,12 @@ Each check raises an error whose text continues a sentence that begins with the 
 import base64
 import binascii
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache, partial
 from operator import attrgetter
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeGuard, TypeVar, get_origin
 from urllib.parse import urlsplit
 
@@ -66,6 +69,32 @@ def service_url(value: str, example: str = "https://api.example.com/v1") -> str:
 def without_brackets(host: str) -> str:
     """Return a host; an IPv6 address has brackets in a URL only."""
     return host[1:-1] if host.startswith("[") and host.endswith("]") else host
+
+
+_directory: Final[ContextVar[Path]] = ContextVar("directory", default=Path())
+
+
+@contextmanager
+def relative_to(directory: Path) -> Iterator[None]:
+    """Within this context, relative paths in settings are relative to a directory."""
+    token = _directory.set(directory)
+    try:
+        yield
+    finally:
+        _directory.reset(token)
+
+
+def located(value: Path) -> Path:
+    """Return where a path of the settings is; `~` is a home directory. Raises a refusal."""
+    try:
+        return _directory.get() / value.expanduser()
+    except RuntimeError:
+        raise refusal("begins with ~, but there is no home directory: write the path") from None
+
+
+def located_file(value: str) -> str:
+    """Return the same for a text that is a path if it has a slash, and otherwise a name."""
+    return str(located(Path(value))) if "/" in value else value
 
 
 def _not_bool(value: object) -> object:
@@ -197,12 +226,20 @@ class _OnUse:
 
 def _validated(source: Any, value: Any) -> Any:
     if _is_section(source):
-        return defaults(source) if value == {} else source.model_validate(value)
+        if value == {} and not _has_path(source):
+            return defaults(source)
+        return source.model_validate(value)
     if value is None or value == () or (value == {} and get_origin(source) is dict):
         return value  # the default
     from pydantic import TypeAdapter  # noqa: PLC0415 - most files have none of these
 
     return TypeAdapter(source).validate_python(value)
+
+
+@cache
+def _has_path(section: type[Section]) -> bool:
+    """Return whether a default is a path, which depends on where the file is."""
+    return any(isinstance(field.default, Path) for field in section.model_fields.values())
 
 
 _ON_USE: Final = _OnUse()
@@ -243,6 +280,8 @@ def check_expression(value: str) -> str:
     return value
 
 
+FilePath = Annotated[Path, AfterValidator(located)]
+"""The path of a file or directory."""
 Expression = Annotated[str, AfterValidator(check_expression)]
 
 

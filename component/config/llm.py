@@ -1,10 +1,19 @@
 """The sections about language models: which, where, and their prices."""
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator
 
-from component.config.kinds import Count, Headers, Seconds, Section, http_address, refusal
+from component.config.kinds import (
+    Count,
+    Headers,
+    Seconds,
+    Section,
+    http_address,
+    located,
+    refusal,
+)
 
 Provider = Literal["local", "openai", "anthropic", "ollama", "vllm", "llamacpp", "openrouter"]
 Dialect = Literal["chat", "responses", "messages"]
@@ -109,7 +118,8 @@ class ModelChoice(Section):
     def _named(cls, value: str, info: ValidationInfo) -> str:
         if not value and info.data.get("provider", "local") != "local":
             raise refusal("is needed: the name of a model of the provider")
-        return value
+        is_file = value and info.data.get("provider") == "local"
+        return str(located(Path(value))) if is_file else value
 
     @field_validator("extra_body")
     @classmethod

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from component.config.kinds import relative_to
 from component.config.model import ENV_DELIMITER, ENV_PREFIX, LATER, NO_SERVER, Settings
 from component.config.problems import (
     Problem,
@@ -42,6 +43,8 @@ def load(
     A variable such as `XMPP_AGENT_SERVER__HOST` overrides the file. `${VAR}` in a string of the
     file is replaced. Variables come from `environ` (by default that of the process), then from the
     file beside it whose name ends in `.env` (`agent.env` for `agent.toml`), if there is one.
+
+    Relative paths are relative to the directory of the file.
 
     Raises SettingsError, which lists all mistakes at once.
     """
@@ -73,7 +76,8 @@ def load(
     ]
     problems += _unknown_variables(environ, model, model_of)
     try:
-        settings = model(**_with_server(_merge(_merge(data, later), above)))
+        with relative_to(path.parent):
+            settings = model(**_with_server(_merge(_merge(data, later), above)))
     except ValidationError as error:
         problems += [
             problem(key, sentence)

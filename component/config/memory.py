@@ -1,11 +1,10 @@
 """The sections about memories, and the length of a conversation."""
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from component.config.kinds import Count, Domain, Section, different_names, refusal
+from component.config.kinds import Count, Domain, FilePath, Section, different_names, refusal
 
 _RESERVED = frozenset(("private", "all", "documents"))
 
@@ -68,7 +67,7 @@ class Memory(Section):
     operate: 32 bytes each, in URL-safe base64. The first key encrypts, all of them decrypt. People
     can still see which memories exist, delete them and replace them. Needs the extra `encryption`.
     """
-    path: Path | None = Field(default=None, examples=["./data/memory"])
+    path: FilePath | None = Field(default=None, examples=["./data/memory"])
     """Directory of the files; created if it does not exist. The directory of an existing Fluux
     Agent can be used unchanged. Default: `memory` in storage.path.
     """

@@ -3,7 +3,6 @@ may use after reading data of strangers.
 """
 
 import re
-from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
@@ -13,6 +12,7 @@ from component.config.kinds import (
     Confirm,
     DisplayText,
     Domains,
+    FilePath,
     Jids,
     Seconds,
     Section,
@@ -81,10 +81,10 @@ class Agent(Section):
     """URI (xmpp:, mailto:, https:) at which people reach the operator; published in the vCard and
     in service discovery. Default: none.
     """
-    avatar: Path | None = Field(default=None, examples=["./avatar.png"])
+    avatar: FilePath | None = Field(default=None, examples=["./avatar.png"])
     """PNG file that clients show for the agent: at most 64 KiB and from 32 to 1024 pixels on each
     side; 64 by 64 pixels and less than 8 KB are best. Default: a pattern generated from the agent's
-    address. A relative path is relative to the working directory.
+    address.
     """
     notice: Annotated[str, AfterValidator(_notice)] = (
         "I am {name}, an automated agent operated by {operator}. I am not a person, and what I say"

@@ -1,6 +1,5 @@
 """The section about the XMPP server and the connection to it."""
 
-from pathlib import Path
 from typing import Any, Final, Literal
 
 from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
@@ -9,6 +8,7 @@ from pydantic_core import PydanticCustomError
 from component.config.kinds import (
     Count,
     Domain,
+    FilePath,
     OwnAccount,
     Port,
     Seconds,
@@ -59,7 +59,7 @@ class Server(Section):
     private: without TLS the stanzas are not encrypted. A client uses TLS in any case, by STARTTLS
     unless this is true.
     """
-    tls_ca: Path | None = Field(default=None, examples=["/etc/ssl/private-ca.pem"])
+    tls_ca: FilePath | None = Field(default=None, examples=["/etc/ssl/private-ca.pem"])
     """File of PEM certificates to trust instead of the system's. Only with TLS."""
     tls_verify: bool = True
     """Check the server's certificate and name. Turn it off for tests only."""

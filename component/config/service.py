@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from component.config.kinds import Count, Domain, Section, http_address, refusal
+from component.config.kinds import Count, Domain, FilePath, Section, http_address, refusal
 
 
 class Log(Section):
@@ -15,17 +15,17 @@ class Log(Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
     """Lowest level that is written."""
     format: Literal["auto", "human", "json"] = "auto"
-    """human for text, json for one JSON object per line; auto is human on a terminal and json
-    otherwise.
+    """human for text, json for one JSON object per line; auto is human on a terminal and in the
+    journal of systemd, and json otherwise.
     """
 
 
 class Storage(Section):
     """Storage of tasks and other data."""
 
-    path: Path = Path("./data")
-    """Data directory; created if it does not exist. A relative path is relative to the directory in
-    which the service is started.
+    path: FilePath = Path("./data")
+    """Data directory; created if it does not exist. This and all other relative paths in the file
+    are relative to the directory of the file.
     """
     postgres: SecretStr = Field(default=SecretStr(""), examples=["${AGENT_DATABASE}"])
     """Connection string of a PostgreSQL database, such as

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     Field,
     ModelWrapValidatorHandler,
     PrivateAttr,
@@ -15,7 +16,17 @@ from pydantic import (
     model_validator,
 )
 
-from component.config.kinds import EMPTY, Account, Count, Section, Zone, refusal
+from component.config.kinds import (
+    EMPTY,
+    Account,
+    Count,
+    FilePath,
+    Section,
+    Zone,
+    located,
+    located_file,
+    refusal,
+)
 from component.config.work import AgentName, Priority, Recipients, Silent
 
 Taint = Annotated[
@@ -32,6 +43,14 @@ SourceTaint = Annotated[
         " descriptions of tools. person means that instructions in them may be followed."
     ),
 ]
+
+
+def _module(value: str) -> str:
+    # A name without a slash is that of a file if it ends like one; see component.skills.loading.
+    return str(located(Path(value))) if value.endswith(".py") else located_file(value)
+
+
+Module = Annotated[str, AfterValidator(_module)]
 
 
 class Effects(Section):
@@ -124,7 +143,7 @@ class Proposals(Section):
         default=(), examples=[["juliet@example.com"]]
     )
     """Addresses that may propose skills besides the admins; `*` is everybody."""
-    directory: Path | None = Field(default=None, examples=["/srv/xmpp-agent/proposals"])
+    directory: FilePath | None = Field(default=None, examples=["/srv/xmpp-agent/proposals"])
     """Directory of the proposals. Instances that share a database need a shared one. Default:
     `proposed-skills` in the directory of `storage.path`.
     """
@@ -143,9 +162,9 @@ class Proposals(Section):
 class Skills(Section):
     """Your own skills. Other keys of this section are reserved for a later release."""
 
-    modules: tuple[str, ...] = Field(default=(), examples=[["my_skills", "./skills/report.py"]])
+    modules: tuple[Module, ...] = Field(default=(), examples=[["my_skills", "./skills/report.py"]])
     """Python modules (dotted names) or files whose @skill functions are offered."""
-    directories: tuple[Path, ...] = Field(default=(), examples=[["./skills"]])
+    directories: tuple[FilePath, ...] = Field(default=(), examples=[["./skills"]])
     """Directories of skills with a manifest (`skill.toml`), each in a directory of its own. They
     are offered when an admin has approved them: `xmpp-agent skills list`.
     """

@@ -9,7 +9,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import msgspec
 from anyio.abc import TaskStatus
@@ -20,7 +20,7 @@ from component.config import Settings
 from component.kernel.adhoc import Offers
 from component.kernel.check import Check
 from component.kernel.disco import Nodes
-from component.kernel.events import OnAvailability, OnGranted
+from component.kernel.events import EventListener, OnAvailability, OnGranted
 from component.kernel.kernel import Kernel
 from component.kernel.stream import FormHandler, Handler
 from component.link.messages.inbound import MessageStage
@@ -96,6 +96,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
             has ended.
         task_changed: called with each revision of a task. Never waits.
         task_deleted: called with a task that is no longer stored. Never waits.
+        pubsub_listener: observes the notifications of other PubSub services.
 
     Callbacks that would be called for each stanza or each revision of a task are None by default.
     """
@@ -128,6 +129,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     task_ended: Callable[[str], None] | None = None
     task_changed: Callable[[Notice], None] | None = None
     task_deleted: Callable[[DeletedTask], None] | None = None
+    pubsub_listener: EventListener | None = None
 
 
 class Feature:
@@ -136,14 +138,20 @@ class Feature:
     The order of calls is: `skills`, `prepare`, `open`. Commands that list skills stop after
     `skills`; the command line calls only `offline_commands` if no service runs.
 
+    If one of the settings in `reloads` is changed while the service runs, the feature is closed,
+    and another object of its class is opened with the new settings.
+
     Args:
         settings: the settings.
 
     Attributes:
         after: the features that this one uses, and that are opened before it.
+        reloads: the settings with which it is opened again: names of sections, or
+            `section.key`.
     """
 
     after: ClassVar[Sequence[type["Feature"]]] = ()
+    reloads: ClassVar[Sequence[str]] = ()
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -159,8 +167,17 @@ class Feature:
         """
 
     def open(self, kernel: Kernel) -> Opened:
-        """Make its objects, and return what they contribute. Nothing runs yet."""
+        """Make its objects, and return what they contribute. Nothing runs yet, and nothing that
+        exists is changed. Raises FeatureError.
+        """
         raise NotImplementedError
+
+    def reopen(self, kernel: Kernel, before: Self) -> Opened:
+        """Do the same as `open` after the settings were changed. `before` is the feature whose
+        place this one takes, and which still runs; what it has made may be used again.
+        """
+        del before
+        return self.open(kernel)
 
     async def checks(self, registry: Registry) -> Sequence[Check]:
         """Return the checks of `xmpp-agent doctor`. No service runs."""

@@ -1,11 +1,15 @@
 """The profile of an agent for a person: its declaration, its files, and the chosen persona."""
 
+import math
 from collections.abc import Awaitable, Callable
+from typing import Final
 
+import anyio
 import msgspec
 
 from component.agent.protocol import Away, Profile
 from component.agent.registry import Agents
+from component.config import Settings
 from component.config.agents import AgentEntry
 from component.config.llm import Tier
 from component.kernel.environment import Environment
@@ -18,6 +22,9 @@ from component.personas.packages import Persona, tier_of
 from component.personas.workspace import Character
 from component.policy.globs import narrowed
 from xep.jid import JID
+
+_CLOSE_S: Final = 60.0
+"""Seconds after which models that were replaced are closed, if no call uses them."""
 
 
 class AgentProfiles:
@@ -41,20 +48,17 @@ class AgentProfiles:
         zone_of: Callable[[JID], Awaitable[str]],
     ) -> None:
         settings = environment.settings
-        assert settings.llm is not None, "there is a model"
         self._memories = environment.memories
         self._agents = agents
         self._view = environment.catalog.view
         self._zone_of = zone_of
         self.titles = agent_titles(settings)
         self.refused_tools = RefusedTools(settings.storage.path)
-        self._models = Models(
-            settings.llm,
-            own_models(settings),
-            in_usd=limited_in_usd(settings),
-            refused=self.refused_tools.add,
-            make=environment.make_model,
-        )
+        self._make = environment.make_model
+        self._models = self._make_models(settings)
+        self._given_up: list[Models] = []
+        """Models that are not used any more, unless by turns that run."""
+        self._replaced = anyio.Event()
 
     def model(self, tier: Tier, of: str = "") -> Model:
         """Return the model of a tier; with `of` that of an agent with a model of its own."""
@@ -64,13 +68,43 @@ class AgentProfiles:
         """Return the model that an agent with this profile uses."""
         return self.model(profile.tier, profile.model_of)
 
-    async def prepare(self) -> None:
-        """Look up sizes and prices of the models before the first request needs them."""
-        await self._models.prepare()
+    def replace(self, settings: Settings) -> None:
+        """Use the models of these settings from now on; those that are the same stay, and turns
+        that run keep theirs. Raises ModelRefusedError, before anything is changed.
+        """
+        models = self._make_models(settings, self._models)
+        self._given_up.append(self._models)
+        self._models = models
+        self.titles = agent_titles(settings)
+        self._replaced.set()
+
+    def _make_models(self, settings: Settings, before: Models | None = None) -> Models:
+        assert settings.llm is not None, "there is a model"
+        return Models(
+            settings.llm,
+            own_models(settings),
+            in_usd=limited_in_usd(settings),
+            refused=self.refused_tools.add,
+            make=self._make,
+            before=before,
+        )
+
+    async def run(self) -> None:
+        """Look up sizes and prices of the models before the first request needs them, and close
+        those that are replaced, until cancelled.
+        """
+        while True:
+            await self._models.prepare()
+            for models in self._given_up:
+                await models.close_idle()
+            with anyio.move_on_after(_CLOSE_S if self._given_up else math.inf):
+                await self._replaced.wait()
+            self._replaced = anyio.Event()
 
     async def aclose(self) -> None:
         """Close the connections to the models."""
-        await self._models.aclose()
+        for models in (*self._given_up, self._models):
+            await models.aclose()
 
     async def profile(self, key: SessionKey, *, received: bool = True) -> Profile | Away:
         """Return the profile of an agent for a person, or why it does not answer. Raises

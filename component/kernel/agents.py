@@ -20,6 +20,7 @@ from component.agent.registry import Agents
 from component.agent.untrusted_text import load_scanner
 from component.budget.book import BudgetBook
 from component.budget.protocol import Spender, TurnBudget
+from component.config import Settings
 from component.config.model import DEFAULT_AGENT
 from component.conversations.facts import Facts
 from component.kernel.agent_profiles import AgentProfiles
@@ -109,6 +110,7 @@ class AgentSubsystem:
             ),
             recall=memories.knowledge,
         )
+        self._engine = engine
         self._skill_model = SkillModel(self._model_of, model_calls)
         engine.add(Children(engine, settings.loop, recorder))
         self._learning = Learning(
@@ -132,6 +134,16 @@ class AgentSubsystem:
             ),
         )
 
+    def replace(self, settings: Settings) -> None:
+        """Use the models, budgets and declarations of these settings from now on; the agents are
+        the same. Raises ModelRefusedError, before anything is changed.
+        """
+        self.profiles.replace(settings)
+        self.agents.declare(agent_entries(settings))
+        self.budgets.limits = budget_limits(settings)
+        assert settings.llm is not None, "there is a model"
+        self._engine.limit_answers(settings.llm.max_tokens_per_request)
+
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run the agents until cancelled. Raises StorageError before it has started."""
         await self.agents.load()
@@ -140,7 +152,7 @@ class AgentSubsystem:
                 await group.start(self.budgets.run)
                 await group.start(self.agents.run)
                 group.start_soon(self._stop_killed)
-                group.start_soon(self.profiles.prepare)
+                group.start_soon(self.profiles.run)
                 await group.start(self.conversations.run)
                 group.start_soon(self._learning.run)
                 task_status.started()

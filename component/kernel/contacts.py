@@ -44,7 +44,7 @@ class ContactSubsystem:
         self._admins = environment.catalog.admins
         self.persons = Persons(self._info, stream.addresses.is_own)
         self.time_zones = TimeZones(self._time)
-        self.admits = environment.catalog.policy.admits
+        self.admits = environment.catalog.admits
         self.may_write = environment.stopped.may_write
 
     def tell_admins(self, sentence: str) -> None:
@@ -156,7 +156,7 @@ class PersonZones:
         now: Callable[[], datetime] = system.now,
     ) -> None:
         self._store = store
-        self.default: Final = default
+        self.default = default
         self._contacts = contacts
         self._now = now
 

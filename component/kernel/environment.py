@@ -4,7 +4,7 @@ The catalog is made before anything is opened, so a mistake in the settings ends
 it connects.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -14,10 +14,12 @@ from component.config import Settings
 from component.kernel.memory import Memories, open_memories
 from component.kernel.monitoring import Monitoring, open_monitoring
 from component.kernel.options import agent_at, make_policy, make_registry
-from component.kernel.profiles import contact_profiles
+from component.kernel.profiles import Profiles, contact_profiles
 from component.memory.knowledge import Knowledge
 from component.models.protocol import MakeModel
+from component.policy import Policy
 from component.policy.entries import read_admins
+from component.policy.policy import ConfirmationRule, ViewKey
 from component.skills import Skill, View
 from component.store import Storage
 from component.store.contacts import StoppedContacts
@@ -26,13 +28,38 @@ from component.store.schema import Schema
 from xep.jid import JID
 
 
+class Rights(msgspec.Struct, frozen=True):
+    """Who may use the service, and what clients show of each agent, as the settings say.
+
+    Attributes:
+        admins: the bare JIDs of the admins.
+        profiles: the contact profile of each agent by localpart, and that of the domain by None.
+    """
+
+    settings: Settings
+    policy: Policy
+    admins: frozenset[JID]
+    profiles: Profiles
+
+
+def read_rights(settings: Settings) -> Rights:
+    """Return what the settings say. Raises PolicyError, AvatarError."""
+    policy, admins = make_policy(settings), read_admins(settings.agent.admins)
+    return Rights(settings, policy, admins, contact_profiles(settings))
+
+
 class Catalog:
     """The skills, who may use them, and what clients show of each agent.
 
+    The settings may be replaced while the service runs, so everybody asks this object, or keeps
+    its collections, which then have other members.
+
     Args:
+        of_features: the skills that each feature offers, by its name.
         knowledge: gives the memories to the skills that use them; called only while these run.
 
     Attributes:
+        rights: what the settings say that apply now.
         admins: the bare JIDs of the admins.
         view: gives the skills that a principal sees and may execute.
         profiles: the contact profile of each agent by localpart, and that of the domain by None.
@@ -42,23 +69,55 @@ class Catalog:
     """
 
     def __init__(
-        self, settings: Settings, of_features: Iterable[Skill], knowledge: Callable[[], Knowledge]
+        self,
+        settings: Settings,
+        of_features: Mapping[str, Iterable[Skill]],
+        knowledge: Callable[[], Knowledge],
     ) -> None:
-        self.settings = settings
-        self.policy = make_policy(settings)
-        self.admins = read_admins(settings.agent.admins)
+        self.rights = read_rights(settings)
+        self.admins = set(self.rights.admins)
+        self.profiles = dict(self.rights.profiles)
         self.registry = make_registry(settings, of_features, knowledge)
-        self.view: Callable[[JID], View] = self.registry.viewer(
-            self.policy.view_key, self.policy.may_use
-        )
-        self.profiles = contact_profiles(settings)
+        self.view: Callable[[JID], View] = self.registry.viewer(self._view_key, _may_use)
+
+    def replace(self, rights: Rights) -> None:
+        """Apply other settings from now on. Never waits."""
+        self.rights = rights
+        self.admins.clear()
+        self.admins.update(rights.admins)
+        self.profiles.clear()
+        self.profiles.update(rights.profiles)
+        self.registry.changed()
+
+    @property
+    def settings(self) -> Settings:
+        """The settings that apply now."""
+        return self.rights.settings
+
+    def admits(self, principal: JID) -> bool:
+        """Return whether the policy admits a bare JID."""
+        return self.rights.policy.admits(principal)
+
+    def asking(self, skill: str) -> ConfirmationRule:
+        """Return when a person is asked before a skill runs; see `Policy.asking`."""
+        return self.rights.policy.asking(skill)
 
     def may_use(self, principal: JID, skill: Skill) -> bool:
         """Return whether a principal is admitted and may execute a skill now: this one, or the
         version that its source offers meanwhile.
         """
         found = self.view(principal).get(skill.name)
-        return self.policy.admits(principal) and found is not None
+        return self.admits(principal) and found is not None
+
+    def _view_key(self, principal: JID) -> tuple[Policy, ViewKey]:
+        # With the policy, so that no view of an earlier one is used for a later one.
+        policy = self.rights.policy
+        return policy, policy.view_key(principal)
+
+
+def _may_use(key: tuple[Policy, ViewKey], skill: str) -> bool:
+    policy, view = key
+    return policy.may_use(view, skill)
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):

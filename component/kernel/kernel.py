@@ -1,15 +1,18 @@
 """The kernel: the objects that features use, in the order in which they need each other."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+import msgspec
+
+from component import system
 from component.commands import Commands
 from component.config import Settings
 from component.kernel.adhoc import Offers
 from component.kernel.contacts import ContactSubsystem, PersonZones
 from component.kernel.disco import Disco
-from component.kernel.environment import Environment
+from component.kernel.environment import Environment, Rights
 from component.kernel.events import PresenceEvents, PubSubEvents
 from component.kernel.goals import goal_skill
 from component.kernel.module_functions import ModuleFunctions
@@ -34,6 +37,41 @@ if TYPE_CHECKING:
     from component.kernel.guarded_messages import GuardedMessages
 
 
+RELOADED: Final = (
+    *(
+        f"agent.{key}"
+        for key in (
+            *("allowed_jids", "allowed_domains", "admins", "zone"),
+            *("name", "operator", "contact", "avatar", "notice"),
+        )
+    ),
+    *("policy.confirm", "policy.confirm_expires_s", "policy.rules", "policy.flows"),
+    *("skills.proposals", "skills.credentials", "xmpp_send", "uploads", "log"),
+    *("llm", "agents", "budgets", "personas"),
+)
+"""The settings that `Kernel.replace` applies: sections, or `section.key`. Where the names of agents
+have changed, `agents` is not one of them, and neither is `llm` if it was added or removed.
+"""
+
+
+class Reloaded(msgspec.Struct, frozen=True):
+    """What has changed in the configuration.
+
+    Attributes:
+        changed: the sections of which something has changed, and that are in use now.
+        restart: those of which something has changed that needs a restart.
+    """
+
+    changed: tuple[str, ...]
+    restart: tuple[str, ...]
+
+    def sentences(self) -> Sequence[str]:
+        """Return both for people."""
+        said = [f"{section} has changed: the service uses it now." for section in self.changed]
+        said += [f"{section} has changed: restart to use it." for section in self.restart]
+        return said or ["Nothing has changed."]
+
+
 class Kernel:
     """What features use.
 
@@ -56,12 +94,17 @@ class Kernel:
         forgets: delete the rows of a person; features add theirs.
         gauges: return metrics that are read on request; features add theirs.
         warnings: return what an admin has to decide, in sentences; features add theirs.
+        started: when the service was started.
+        reload: reads the configuration again, and applies what has changed; raises CommandError
+            with what is wrong, if nothing was applied. None before the service runs.
 
     Raises ModelRefusedError: a package that a model needs is not installed.
     """
 
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
+        self.started = system.now()
+        self.reload: Callable[[], Awaitable[Reloaded]] | None = None
         self.forgets: Sequence[Forget] = ()
         self.gauges: list[Callable[[], Iterable[Gauge]]] = []
         self.message_stages: list[MessageStage] = []
@@ -88,11 +131,11 @@ class Kernel:
         self.commands = Commands(
             admins=environment.catalog.admins, agent_at=self.stream.addresses.agent_at
         )
-        modules = ModuleFunctions(
+        self._modules = ModuleFunctions(
             environment.settings, environment.storage, lambda: self.messages().send
         )
         self.tasks = TaskSubsystem(
-            *(environment, self.stream, self.contacts, modules.provide), lambda: self.agents
+            *(environment, self.stream, self.contacts, self._modules.provide), lambda: self.agents
         )
         self.agents = self._make_agents()
         address_of = self.stream.addresses.address_of
@@ -103,6 +146,27 @@ class Kernel:
             goal = goal_skill(self.agents.conversations, address_of)
             self.tasks.internal[goal.name] = goal
         self.starter = TaskStarter(environment, self.tasks, goal, address_of)
+
+    def replace(self, rights: Rights) -> None:
+        """Apply settings of which only those in `RELOADED` have changed; no feature is affected.
+
+        Raises ModelRefusedError, before anything is changed. Never waits.
+        """
+        settings = rights.settings
+        if self.agents is not None:
+            self.agents.replace(settings)
+            self.environment.memories.replace(settings)
+            self.environment.monitoring.replace(settings)
+        if settings.xmpp_send != self.settings.xmpp_send:
+            self._messages = None
+        self.environment.catalog.replace(rights)
+        self.tasks.replace(settings)
+        self._modules.replace(settings)
+        self.zones.default = settings.agent.zone
+        shown = self.disco.facts, self.disco.agents
+        self.disco.facts, self.disco.agents = facts(settings), names_by_localpart(settings)
+        if shown != (self.disco.facts, self.disco.agents):
+            self.stream.features_changed()
 
     @property
     def settings(self) -> Settings:

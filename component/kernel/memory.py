@@ -67,9 +67,10 @@ class Memories:
         """The personas that people choose."""
         from component.personas.personas import Personas  # noqa: PLC0415
 
-        entries = self._settings.agents
-        defaults = {entry.name: entry.persona for entry in entries if entry.persona}
-        return Personas(self.layout, self._texts, self._settings.personas, defaults=defaults)
+        settings = self._settings
+        return Personas(
+            self.layout, self._texts, settings.personas, defaults=_default_personas(settings)
+        )
 
     @cached_property
     def own_personas(self) -> "OwnPersonas":
@@ -91,6 +92,12 @@ class Memories:
         from component.conversations.sessions import Sessions  # noqa: PLC0415
 
         return Sessions(self.layout, self._settings.session, on_forget=self._forgotten)
+
+    def replace(self, settings: Settings) -> None:
+        """Apply what these settings say about personas from now on."""
+        self._settings = settings
+        self.personas.configure(settings.personas, _default_personas(settings))
+        self.own_personas.settings = settings.personas
 
     async def remove_sub_agent(self, folder: Path) -> None:
         """Remove the directory of a sub-agent that has ended. Raises StorageError."""
@@ -116,6 +123,10 @@ class Memories:
                 detail="conversation, notes and memories",
             )
         )
+
+
+def _default_personas(settings: Settings) -> dict[str, str]:
+    return {entry.name: entry.persona for entry in settings.agents if entry.persona}
 
 
 @asynccontextmanager

@@ -32,6 +32,11 @@ class ModuleFunctions:
         self._messages = messages
         self._made: dict[tuple[str, tuple[str, ...]], Functions] = {}
 
+    def replace(self, settings: Settings) -> None:
+        """Give calls what these settings say from now on."""
+        self._settings = settings
+        self._made.clear()
+
     def provide(self, skill: Skill, context: Context) -> None:
         """Give the context of a call what its skill declares. Never waits."""
         if not skill.capabilities or skill.granted is not None:

@@ -35,6 +35,9 @@ _MOST_LOGGED = 1_000
 class Monitoring(Observer):
     """Everything that a service reports to. It is the observer of the agents' loop, too.
 
+    Args:
+        providers: the provider of each model, as the tracer knows them.
+
     Attributes:
         recorder: the audit log; without one it drops everything.
         refusals: records refusals, many of one kind as one.
@@ -43,8 +46,14 @@ class Monitoring(Observer):
         tasks: records the outcomes of requests to execute a skill, and of tasks.
     """
 
-    def __init__(self, audit: Audit | None = None, tracer: Tracer | None = None) -> None:
+    def __init__(
+        self,
+        audit: Audit | None = None,
+        tracer: Tracer | None = None,
+        providers: dict[str, str] | None = None,
+    ) -> None:
         self.audit = audit
+        self._providers = {} if providers is None else providers
         self.recorder: Recorder = NoRecord() if audit is None else audit
         self.refusals = Refusals(self.recorder)
         self.counters = Counters()
@@ -53,6 +62,11 @@ class Monitoring(Observer):
         self._logged: set[str] = set()
         self.full: Callable[[], str | None] = _never_full if audit is None else audit.full
         super().__init__(self.counters, self._tracer)
+
+    def replace(self, settings: Settings) -> None:
+        """Name the models of these settings in traces from now on."""
+        self._providers.clear()
+        self._providers.update(_providers(settings))
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Write the audit log until cancelled."""
@@ -106,11 +120,12 @@ async def open_monitoring(settings: Settings, storage: Storage) -> AsyncIterator
     Raises StorageError: the audit log cannot be read or written; TracesError: the extra for traces
     is missing.
     """
-    tracer = make_tracer(settings.traces, VERSION, _providers(settings))
+    providers = dict(_providers(settings))
+    tracer = make_tracer(settings.traces, VERSION, providers)
     async with AsyncExitStack() as stack:
         audit = None
         if settings.audit.enabled:
             audit = await stack.enter_async_context(Audit.open(storage, settings.audit, VERSION))
-        monitoring = Monitoring(audit, tracer)
+        monitoring = Monitoring(audit, tracer, providers)
         stack.push_async_callback(monitoring.close)
         yield monitoring

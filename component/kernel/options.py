@@ -40,19 +40,20 @@ _ENVELOPE_BYTES = 16_384
 
 def make_registry(
     settings: Settings,
-    of_features: Iterable[Skill] = (),
+    of_features: Mapping[str, Iterable[Skill]] = {},
     knowledge: Callable[[], Knowledge] | None = None,
 ) -> Registry:
-    """Return every skill that the settings offer, those of features too. `knowledge` gives the
-    memories where skills use them.
+    """Return every skill that the settings offer, those of features by their names too.
+    `knowledge` gives the memories where skills use them.
 
     Raises:
         SkillLoadError: a module cannot be loaded, or declares no skill.
         DuplicateSkillError: two skills have one name.
     """
-    registry = Registry(
-        (*builtin_skills(), *memory_skills(knowledge or _no_knowledge), *of_features)
-    )
+    registry = Registry((*builtin_skills(), *memory_skills(knowledge or _no_knowledge)))
+    for name, skills in of_features.items():
+        for refused in registry.offer(name, tuple(skills)):
+            raise refused
     add_modules(registry, settings.skills.modules)
     if settings.conformance.enabled:
         # Imported only where they are offered.

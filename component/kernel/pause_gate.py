@@ -26,7 +26,7 @@ class PauseGate:
     ) -> None:
         self._full = full
         self._refused = refused
-        self._admins = frozenset(admins)
+        self._admins = admins
         self._retry_after_s = retry_after_s
         self.paused = False
         """Whether new requests are rejected."""

@@ -51,7 +51,7 @@ FormHandler: TypeAlias = Callable[[Request[None], Form], Awaitable[None]]
 class StreamSubsystem(Receiver):
     """Receives and sends stanzas.
 
-    `dispatch` is called once, when all handlers exist; then `connect`.
+    `dispatch` is called when all handlers exist; then `connect`.
 
     Attributes:
         addresses: the addresses at which the agents are reached.
@@ -90,21 +90,26 @@ class StreamSubsystem(Receiver):
         return any(is_room(address) for is_room in self.rooms)
 
     def dispatch(self, handlers: Iterable[Handler]) -> None:
-        """Have these handlers served.
+        """Have these handlers served, in place of those before. Senders are admitted anew.
 
         Raises ValueError: two handlers claim the same stanzas.
         """
+        routes = [route for handler in handlers for route in handler.routes()]
+        options = router_options(self._catalog.settings, self._catalog.admins)
+        if hasattr(self, "router"):
+            self.router.serve(routes, options)
+            return
         self.router = Router(
-            router_options(self._catalog.settings, self._catalog.admins),
+            options,
             Senders(self._admits, self.addresses, self._monitoring.not_admitted),
             AgentErrors(self._catalog.settings.limits.retry_after_s),
-            [route for handler in handlers for route in handler.routes()],
+            routes,
             self.outbox,
         )
 
     def _admits(self, principal: JID) -> bool:
         """Whether a principal may ask for something; the occupants of a room are none together."""
-        return self._catalog.policy.admits(principal) and not self.is_room(principal)
+        return self._catalog.admits(principal) and not self.is_room(principal)
 
     def connect(self, connect: Connect) -> Connection:
         """Return the connection, for the caller to run; `connect` opens it."""

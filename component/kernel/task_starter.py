@@ -109,7 +109,7 @@ class TaskStarter:
 
     async def _submit(self, trigger: Trigger, work: Work) -> str:
         """Make the task; return its id. A repetition gets the same one."""
-        if not self._catalog.policy.admits(work.principal):
+        if not self._catalog.admits(work.principal):
             raise StanzaError("forbidden", _NOT_ADMITTED.format(principal=work.principal))
         if work.skill is not None:
             running = self._run_skill(trigger, work, work.skill)

@@ -12,6 +12,7 @@ import structlog
 
 from component import system
 from component.audit.protocol import AuditEvent
+from component.config import Settings
 from component.kernel.contacts import ContactSubsystem
 from component.kernel.environment import Environment
 from component.kernel.options import make_flows, task_limits
@@ -99,7 +100,7 @@ class TaskSubsystem:
         )
         self._recorder = monitoring.recorder
         self.approvers = Approvers(
-            catalog.policy.asking, contacts.persons, settings.policy.confirm_expires_s
+            catalog.asking, contacts.persons, settings.policy.confirm_expires_s
         )
         self.gate = Gate(catalog.view, make_flows(settings), monitoring.recorder)
         self.pause_gate = PauseGate(
@@ -134,6 +135,12 @@ class TaskSubsystem:
         )
         self.switches = Switches(environment.storage)
 
+    def replace(self, settings: Settings) -> None:
+        """Apply these settings from now on. Questions that are open stay as they are."""
+        self.gate.flows = make_flows(settings)
+        self.approvers.replace(settings.policy.confirm_expires_s)
+        self._uploads = None
+
     def late_sources(self) -> Sequence[str]:
         """Return the names of sources of skills that are not ready."""
         return [name for names in self.late for name in names()]
@@ -149,7 +156,7 @@ class TaskSubsystem:
 
     def _may_use(self, principal: JID, skill: Skill) -> bool:
         if self.internal.get(skill.name) is skill:
-            return self._catalog.policy.admits(principal)
+            return self._catalog.admits(principal)
         return self._catalog.may_use(principal, skill)
 
     def _check_capabilities(self, request: Request, skill: Skill, task: str) -> None:

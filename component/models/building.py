@@ -9,10 +9,11 @@ half-open → open: the call failed
 """
 
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Literal
 
 import anyio
+import msgspec
 import structlog
 
 from component import system
@@ -98,6 +99,9 @@ class Guarded(Wrapped):
     """A model with a breaker. Attributes and methods are those of Model, and `aclose`.
 
     A refusal does not count as a failure, because the model is available.
+
+    Attributes:
+        calls: the number of calls in progress.
     """
 
     def __init__(
@@ -106,9 +110,17 @@ class Guarded(Wrapped):
         super().__init__(model)
         self._breaker = breaker
         self._clock = clock
+        self.calls = 0
 
     async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
         """See Model.complete. Raises ModelUnavailableError while the breaker is open."""
+        self.calls += 1
+        try:
+            return await self._complete(request, on_text)
+        finally:
+            self.calls -= 1
+
+    async def _complete(self, request: ModelRequest, on_text: OnText | None) -> Completion:
         left = self._breaker.enter(self._clock())
         if left is not None:
             raise ModelUnavailableError(
@@ -240,6 +252,8 @@ class Models:
         in_usd: whether there are budgets in US dollars, for which prices have to be known.
         refused: called with each tool that a model refuses.
         make: makes each model from its settings; None for the clients of their providers.
+        before: the models in whose place these are used: those of the same settings are taken
+            from it.
     """
 
     def __init__(
@@ -251,6 +265,7 @@ class Models:
         refused: Callable[[RefusedTool], None] = lambda _refused: None,
         make: MakeModel | None = None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+        before: "Models | None" = None,
     ) -> None:
         self._llm = llm
         self._in_usd = in_usd
@@ -261,15 +276,18 @@ class Models:
         self._targets: Mapping[str, ModelTarget] = {
             section: resolve(choice, section) for section, choice in self._choices.items()
         }
-        self._models: dict[str, Model] = {}
+        self._built: list[_Built] = []
         self._chains: dict[str, Model] = {}
-        self._hosted: list[HostedModel] = []
+        known = () if before is None else before.built_for(llm, self._choices.values())
         for section, choice in self._choices.items():
-            if choice.provider == "local":
+            if choice.provider == "local" and not any(each.is_of(choice) for each in known):
                 try:
                     self._model(section)
                 except ModelRefusedError as error:
                     raise ModelRefusedError(f"{section}: {error}") from error
+        if before is not None:
+            self._built += known
+            before.hand_over(known)
 
     def get(self, tier: Tier = "standard", of: str = "") -> Model:
         """Return the model of a tier, or `of` an agent: always the same object. Does no I/O."""
@@ -298,37 +316,72 @@ class Models:
 
     async def aclose(self) -> None:
         """Close all that was built."""
-        hosted, self._hosted = self._hosted, []
-        self._models.clear()
+        built, self._built = self._built, []
         self._chains.clear()
-        async with anyio.create_task_group() as group:
-            for model in hosted:
-                group.start_soon(model.aclose)
+        await _close(built)
+
+    async def close_idle(self) -> None:
+        """Close what no call uses. A model that is used later is connected again."""
+        await _close([each for each in self._built if not each.model.calls])
+
+    def built_for(self, llm: LLM, wanted: Collection[ModelChoice]) -> "Sequence[_Built]":
+        """Return the models that were built, and that `wanted` has too, with these breakers."""
+        if _breaker_of(llm) != _breaker_of(self._llm):
+            return ()
+        return [each for each in self._built if any(map(each.is_of, wanted))]
+
+    def hand_over(self, built: "Sequence[_Built]") -> None:
+        """Leave these models to somebody else, who closes them."""
+        self._built = [each for each in self._built if each not in built]
 
     def _model(self, section: str) -> Model:
         choice = self._choices[section]
-        for other, model in self._models.items():
-            # A section of `[llm]` has more fields than the model that it describes.
-            if all(getattr(self._choices[other], f) == getattr(choice, f) for f in _FIELDS):
-                return model
-        built = self._client(section) if self._make is None else self._make(choice)
+        for known in self._built:
+            if known.is_of(choice):
+                return known.model
+        client = None
+        if self._make is None:
+            built: Model = (client := self._client(section))
+        else:
+            built = self._make(choice)
         is_local = choice.provider == "local"
         if not (choice.native_tools if choice.native_tools is not None else not is_local):
             built = Constrained(built, very_small=is_local and not choice.model)
-        breaker = Breaker(self._llm.breaker_failures, self._llm.breaker_s)
-        self._models[section] = Guarded(built, breaker)
-        return self._models[section]
+        model = Guarded(built, Breaker(*_breaker_of(self._llm)))
+        self._built.append(_Built(choice, model, client))
+        return model
 
-    def _client(self, section: str) -> Model:
+    def _client(self, section: str) -> HostedModel:
         choice = self._choices[section]
         if choice.provider == "local":
             from component.models.local import build_local  # noqa: PLC0415 - where it is used
 
-            client: HostedModel = build_local(choice, section)
-        else:
-            client = HostedModel(self._targets[section], refused=self._refused, sleep=self._sleep)
-        self._hosted.append(client)
-        return client
+            return build_local(choice, section)
+        return HostedModel(self._targets[section], refused=self._refused, sleep=self._sleep)
+
+
+class _Built(msgspec.Struct, frozen=True, eq=False):
+    """A model, and the client that has connections of its own."""
+
+    choice: ModelChoice
+    model: Guarded
+    client: HostedModel | None
+
+    def is_of(self, choice: ModelChoice) -> bool:
+        """Return whether it is the model of these settings."""
+        # A section of `[llm]` has more fields than the model that it describes.
+        return all(getattr(self.choice, field) == getattr(choice, field) for field in _FIELDS)
+
+
+async def _close(built: Sequence[_Built]) -> None:
+    async with anyio.create_task_group() as group:
+        for each in built:
+            if each.client is not None:
+                group.start_soon(each.client.aclose)
+
+
+def _breaker_of(llm: LLM) -> tuple[int, float]:
+    return llm.breaker_failures, llm.breaker_s
 
 
 def unpriced(llm: LLM, own: Mapping[str, ModelChoice] = {}) -> list[str]:

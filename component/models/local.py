@@ -76,7 +76,7 @@ def build_local(choice: ModelChoice, section: str) -> "LocalModel":
         )
     if importlib.util.find_spec(_ENGINE) is None:
         raise ModelRefusedError(f"provider local needs llama.cpp: {_INSTALL_ENGINE}")
-    path = Path(choice.model).expanduser() if choice.model else bundled_model()
+    path = Path(choice.model) if choice.model else bundled_model()
     return LocalModel(read_model_file(path), choice, section)
 
 

@@ -53,6 +53,9 @@ class OwnPersonas:
 
     Args:
         personas: the packages for all, whose ids own ones cannot have.
+
+    Attributes:
+        settings: what the settings allow; they may be replaced.
     """
 
     def __init__(
@@ -60,7 +63,7 @@ class OwnPersonas:
     ) -> None:
         self._layout = layout
         self._personas = personas
-        self._settings = configured
+        self.settings = configured
         self._recorder = recorder
         self._locks: KeyLocks[SessionKey] = KeyLocks()
 
@@ -111,12 +114,12 @@ class OwnPersonas:
     @property
     def allowed(self) -> bool:
         """Whether people may have personas of their own."""
-        return self._settings.allow_user_personas
+        return self.settings.allow_user_personas
 
     def may_share(self) -> None:
         """Raise PersonaError if personas cannot be exported and imported."""
         self._allowed()
-        if not self._settings.allow_sharing:
+        if not self.settings.allow_sharing:
             raise PersonaError(_SHARED_NOT)
 
     def _allowed(self) -> None:
@@ -137,7 +140,7 @@ class OwnPersonas:
             return [name for name in names if files.state_of(folder / name / MANIFEST) is not None]
 
     def _check_room(self, key: SessionKey, id_: str) -> None:
-        ids, most = self._ids(key), self._settings.max_user_personas
+        ids, most = self._ids(key), self.settings.max_user_personas
         if id_ not in ids and len(ids) >= most:
             raise PersonaError(
                 f"You have {len(ids)} personas of your own, and {most} are the most. Delete one"

@@ -49,13 +49,17 @@ class Personas:
     ) -> None:
         self._layout = layout
         self._texts = texts
+        self._locks: KeyLocks[SessionKey] = KeyLocks()
+        self._warned: set[str] = set()
+        self.configure(configured, defaults or {})
+
+    def configure(self, configured: settings.Personas, defaults: Mapping[str, str]) -> None:
+        """Apply these settings from now on; see the arguments of the class."""
         self._allow_own = configured.allow_user_personas
-        self._defaults = {DEFAULT_AGENT: configured.default} | dict(defaults or {})
+        self._defaults = {DEFAULT_AGENT: configured.default} | dict(defaults)
         self._restrictions = [
             (pattern([each.jid]), pattern(each.allowed)) for each in configured.restrictions
         ]
-        self._locks: KeyLocks[SessionKey] = KeyLocks()
-        self._warned: set[str] = set()
 
     async def list(self, key: SessionKey) -> tuple[Persona, ...]:
         """Return the personas that a person may choose for an agent: their own, then the others,

@@ -156,7 +156,7 @@ class PubSubService:
     def __init__(self, storage: Storage, notifier: NodeNotifier, creators: Collection[JID]) -> None:
         self.storage = storage
         self.notifier = notifier
-        self.creators = frozenset(creators)
+        self.creators = creators
         self._observers: list[_Listener[None]] = []
         self._listeners: list[_Listener[Awaitable[None]]] = []
         self._turns: Turns[NodeChange] = Turns("listeners")
@@ -297,7 +297,7 @@ class PubSubService:
         return address
 
     def add_computed(self, node: ComputedNode) -> None:
-        """Add a computed node, before the service runs."""
+        """Add a computed node, in place of one of this name."""
         self._computed[node.name] = node
 
     def computed(self, who: Requester, name: str) -> ComputedNode | None:

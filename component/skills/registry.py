@@ -63,7 +63,7 @@ class Registry:
         if there is not None:
             raise _duplicate(there, declared)
         self._skills[declared.name] = declared
-        self._change()
+        self.changed()
 
     def offer(self, source: str, skills: Sequence[Skill]) -> list[DuplicateSkillError]:
         """Make these the skills of a source, in place of those that it offered before.
@@ -71,8 +71,23 @@ class Registry:
         Existing views do not change, and calls under way keep their skills. Skills whose names
         belong to others are not added; an error for each is returned.
         """
-        mine, refused = self._offered.get(source, {}), list[DuplicateSkillError]()
-        others = {name: each for name, each in self._skills.items() if mine.get(name) is not each}
+        new, refused = self._sorted_out(source, skills)
+        if new != self._offered.get(source, {}):
+            kept = self._others(source)
+            self._skills.clear()  # views hold this dictionary
+            self._skills.update(kept | new)
+            self._offered[source] = new
+            self.changed()
+        return refused
+
+    def refused(self, source: str, skills: Sequence[Skill]) -> list[DuplicateSkillError]:
+        """Return an error for each skill that `offer` would not add."""
+        return self._sorted_out(source, skills)[1]
+
+    def _sorted_out(
+        self, source: str, skills: Sequence[Skill]
+    ) -> tuple[dict[str, Skill], list[DuplicateSkillError]]:
+        others, refused = self._others(source), list[DuplicateSkillError]()
         new: dict[str, Skill] = {}
         for each in skills:
             there = others.get(each.name) or new.get(each.name)
@@ -80,23 +95,27 @@ class Registry:
                 new[each.name] = each
             else:
                 refused.append(_duplicate(there, each))
-        if new != mine:
-            self._skills.clear()  # views hold this dictionary
-            self._skills.update(others | new)
-            self._offered[source] = new
-            self._change()
-        return refused
+        return new, refused
+
+    def _others(self, source: str) -> dict[str, Skill]:
+        mine = self._offered.get(source, {})
+        return {name: each for name, each in self._skills.items() if mine.get(name) is not each}
 
     def remove(self, name: str) -> None:
         """Remove a skill. Existing views may still list it. Raises KeyError."""
         del self._skills[name]
-        self._change()
+        self.changed()
 
     def listen(self, changed: Callable[[], None]) -> None:
         """Call `changed`, which must not wait, whenever a skill is added or removed."""
         self._listeners.append(changed)
 
-    def _change(self) -> None:
+    def unlisten(self, changed: Callable[[], None]) -> None:
+        """Do not call it any more."""
+        self._listeners.remove(changed)
+
+    def changed(self) -> None:
+        """Note that other skills are offered, or that others see them: views are made anew."""
         self._ordered = None
         self._views.clear()
         for listener in self._listeners:

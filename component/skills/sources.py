@@ -11,7 +11,7 @@ from typing import Final, Protocol, TypeAlias
 
 import anyio
 import structlog
-from anyio.abc import TaskStatus
+from anyio.abc import TaskGroup, TaskStatus
 
 from component import system
 from component.skills.errors import DuplicateSkillError, SkillLoadError
@@ -44,7 +44,17 @@ class SkillSource(Protocol):
         """
 
 
-class ExtraSource:
+class FromSettings:
+    """The base of sources that have no state: those of the same settings are equal."""
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether the other one is of this class, and has the same settings."""
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]  # settings are not hashable
+
+
+class ExtraSource(FromSettings):
     """A source whose libraries an extra installs. Importing them takes a second, in which the event
     loop has other work; so they are imported when it runs.
 
@@ -71,10 +81,21 @@ class ExtraSource:
         await module.Serving(*self._arguments).run(offer, task_status)
 
 
+class _Running:
+    """A source that runs. `offered` is set at its first offer, or when it has failed."""
+
+    def __init__(self, source: SkillSource) -> None:
+        self.source = source
+        self.scope = anyio.CancelScope()
+        self.offered = anyio.Event()
+        self.ended = anyio.Event()
+
+
 class SkillSources:
     """Runs the sources of a service.
 
     Args:
+        sources: the sources; each has another name.
         start_s: seconds for which the start waits for them; `START_S` if None.
         offered: called after each offer of a source, even if it changes nothing. Must not wait.
     """
@@ -88,7 +109,8 @@ class SkillSources:
         offered: Callable[[], None] = lambda: None,
     ) -> None:
         self._registry = registry
-        self._sources = sources
+        self._running = {source.name: _Running(source) for source in sources}
+        self._group: TaskGroup | None = None
         self._start_s = start_s
         self._offered = offered
         self._late = dict.fromkeys(source.name for source in sources)
@@ -103,22 +125,50 @@ class SkillSources:
         """Run all sources until cancelled. It has started when each has made its first offer or
         has failed, or after some seconds.
         """
-        async with anyio.create_task_group() as group:
-            waiting = [anyio.Event() for _ in self._sources]
-            for source, offered in zip(self._sources, waiting, strict=True):
-                group.start_soon(self._keep_running, source, offered)
-            seconds = START_S if self._start_s is None else self._start_s
-            with anyio.move_on_after(seconds) as timeout:
-                for offered in waiting:
-                    await offered.wait()
-            if timeout.cancelled_caught:
-                late = [
-                    source.name
-                    for source, offered in zip(self._sources, waiting, strict=True)
-                    if not offered.is_set()
-                ]
-                _log.warning("sources of skills are not ready yet", sources=late)
+        async with anyio.create_task_group() as self._group:
+            await self._start(tuple(self._running.values()))
             task_status.started()
+            await anyio.sleep_forever()
+
+    async def replace(self, sources: Sequence[SkillSource]) -> None:
+        """Run these sources in place of those before; one that is equal to one of them continues.
+
+        The skills of a source whose name is not there any more are no longer offered. Those of
+        another one stay until its successor offers its own. Returns when each that is new has made
+        its first offer or has failed, or after some seconds.
+        """
+        wanted = {source.name: source for source in sources}
+        for name, running in tuple(self._running.items()):
+            if name in wanted and wanted[name] == running.source:
+                continue
+            running.scope.cancel()
+            await running.ended.wait()
+            del self._running[name]
+            if name not in wanted:
+                self._offer(name, ())
+        new = [_Running(wanted[name]) for name in wanted if name not in self._running]
+        self._running.update((each.source.name, each) for each in new)
+        self._late.update(dict.fromkeys(each.source.name for each in new))
+        await self._start(new)
+
+    async def _start(self, running: Sequence[_Running]) -> None:
+        assert self._group is not None, "it runs"
+        for each in running:
+            self._group.start_soon(self._run, each)
+        seconds = START_S if self._start_s is None else self._start_s
+        with anyio.move_on_after(seconds) as timeout:
+            for each in running:
+                await each.offered.wait()
+        if timeout.cancelled_caught:
+            late = [each.source.name for each in running if not each.offered.is_set()]
+            _log.warning("sources of skills are not ready yet", sources=late)
+
+    async def _run(self, running: _Running) -> None:
+        try:
+            with running.scope:
+                await self._keep_running(running.source, running.offered)
+        finally:
+            running.ended.set()
 
     async def _keep_running(self, source: SkillSource, offered: anyio.Event) -> None:
         wait = _FIRST_WAIT_S

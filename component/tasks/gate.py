@@ -61,13 +61,16 @@ class Gate:
         view: the skills that a principal sees; other skills are reported as unknown.
         flows: which skills the data of strangers may reach.
         recorder: records the decisions about agents.
+
+    Attributes:
+        flows: as given; they may be replaced.
     """
 
     def __init__(
         self, view: Callable[[JID], View], flows: Flows, recorder: Recorder | None = None
     ) -> None:
         self.view = view
-        self._flows = flows
+        self.flows = flows
         self._recorder = recorder or NoRecord()
 
     def visible(self, request: Request) -> Skill | None:
@@ -101,7 +104,7 @@ class Gate:
     def decide(self, request: Request, skill: Skill) -> Decision:
         """Return what the flows say about a request of a model, or one that it has caused."""
         context, notes = request.caller_context, skill.annotations
-        return self._flows.decide(
+        return self.flows.decide(
             context.taints,
             skill.capabilities,
             read_only=notes.read_only,
@@ -183,6 +186,11 @@ class Approvers:
         self._known = persons.known
         self._expires_s = expires_s
         self._always = lru_cache(_MOST_REMEMBERED)(lambda name: asking(name).when == "always")
+
+    def replace(self, expires_s: float) -> None:
+        """Apply the policy anew, because it is another one. See `expires_s` of the class."""
+        self._expires_s = expires_s
+        self._always.cache_clear()
 
     def needed(self, request: Request, skill: Skill) -> bool:
         """Return whether a confirmation may be needed before this skill runs. Never waits.

@@ -3,8 +3,10 @@
 import io
 import json
 import logging
+import os
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, TextIO
 
 import pytest
 import structlog
@@ -142,3 +144,70 @@ def test_what_is_shortened_fits_and_what_fits_stays(text: str, most: int) -> Non
     assert len(cut) <= most
     assert len(text) > most or cut == text
     assert visible(text).isprintable()
+
+
+# In the journal of systemd.
+
+
+def in_journal(path: Path, monkeypatch: pytest.MonkeyPatch, style: logs.Format = "auto") -> TextIO:
+    """Return a stream that the journal reads, by what the environment says."""
+    stream = path.open("w+", encoding="utf-8")
+    found = os.fstat(stream.fileno())
+    monkeypatch.setenv("JOURNAL_STREAM", f"{found.st_dev}:{found.st_ino}")
+    logs.configure("debug", style, stream)
+    return stream
+
+
+def lines_of(stream: TextIO) -> list[str]:
+    stream.seek(0)
+    return stream.read().splitlines()
+
+
+def test_lines_of_the_journal_begin_with_their_priority_and_have_no_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with in_journal(tmp_path / "journal", monkeypatch) as stream:
+        log = structlog.get_logger("component.test")
+        for level in ("debug", "info", "warning", "error"):
+            getattr(log, level)("said", who="juliet")
+        logging.getLogger("library").critical("broken")
+        assert lines_of(stream) == [
+            "<7>[debug    ] said [component.test] who='juliet'",
+            "<6>[info     ] said [component.test] who='juliet'",
+            "<4>[warning  ] said [component.test] who='juliet'",
+            "<3>[error    ] said [component.test] who='juliet'",
+            "<2>[critical ] broken [library]",
+        ]
+
+
+def test_an_exception_is_one_line_of_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with in_journal(tmp_path / "journal", monkeypatch) as stream:
+        error = ValueError(f"wrong\n<0>{FORGED}")
+        structlog.get_logger("component.test").error("failed", exc_info=error)
+        (line,) = lines_of(stream)
+    assert line.startswith("<3>")
+    assert "ValueError: wrong" in line
+
+
+def test_the_journal_gets_json_if_the_settings_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with in_journal(tmp_path / "journal", monkeypatch, "json") as stream:
+        structlog.get_logger("component.test").info("said")
+        (line,) = lines_of(stream)
+    assert line.startswith("<6>{")
+    assert json.loads(line[3:]).keys() == {"event", "level", "logger"}
+
+
+def test_a_stream_that_the_journal_does_not_read_is_written_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        in_journal(tmp_path / "journal", monkeypatch),
+        (tmp_path / "file").open("w+", encoding="utf-8") as other,
+    ):
+        logs.configure("info", "auto", other)
+        structlog.get_logger("component.test").info("said")
+        assert "timestamp" in json.loads(lines_of(other)[0])

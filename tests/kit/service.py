@@ -4,6 +4,7 @@ import shutil
 import tomllib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ from component.audit.files import files_in
 from component.audit.lines import Line
 from component.config import Settings
 from component.config.llm import ModelChoice
-from component.kernel.kernel import Kernel
+from component.kernel.kernel import Kernel, Reloaded
 from component.models.protocol import Model
 from component.skills import Skill
 from tests.kit.model import Script
@@ -129,6 +130,16 @@ class Kit:
             await self.stop()
         await self.start()
 
+    async def reload(self, settings: str | Mapping[str, Any] = "") -> Reloaded:
+        """Let the service read these sections in place of those before, as on SIGHUP; see
+        `service`. Raises CommandError.
+        """
+        data = self.settings.storage.path.parent
+        self.service.read = partial(_made, data, settings, self.model)
+        found = await self.service.reload()
+        await self.settled()
+        return found
+
     async def stop(self) -> None:
         """Stop the service as an operator does."""
         self.service.stop()
@@ -169,6 +180,18 @@ class Kit:
         return self.model.named(choice.model)
 
 
+def _made(directory: Path, settings: str | Mapping[str, Any], model: Script | None) -> Settings:
+    sections = tomllib.loads(settings) if isinstance(settings, str) else dict(settings)
+    given = sections.get("server", {})
+    server = {"component_domain": AGENT, "component_secret": _SECRET} | given
+    sections |= {"server": server, "storage": {"path": directory / "data"}}
+    if model is not None:
+        sections.setdefault(
+            "llm", {"provider": "vllm", "model": "scripted", "base_url": "http://m"}
+        )
+    return make_settings(**sections)
+
+
 @asynccontextmanager
 async def service(
     directory: Path,
@@ -187,15 +210,7 @@ async def service(
         skills: besides those of the settings.
         seed: decides all random numbers, and the order in which tasks run.
     """
-    sections = tomllib.loads(settings) if isinstance(settings, str) else dict(settings)
-    given = sections.get("server", {})
-    server = {"component_domain": AGENT, "component_secret": _SECRET} | given
-    sections |= {"server": server, "storage": {"path": directory / "data"}}
-    if model is not None:
-        sections.setdefault(
-            "llm", {"provider": "vllm", "model": "scripted", "base_url": "http://m"}
-        )
-    made = make_settings(**sections)
+    made = _made(directory, settings, model)
     # As hypothesis does: tasks that are ready at the same time run in an order of the seed.
     scheduler._ALLOW_DETERMINISTIC_SCHEDULING = True
     scheduler._r.seed(seed)

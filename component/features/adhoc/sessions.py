@@ -102,8 +102,8 @@ class CommandSessions:
         self._lifetime_s = lifetime_s
         self._each = each
         self._total = total
-        self._admins = frozenset(admins)
-        self._reserved = reserved if admins else 0
+        self._admins = admins
+        self._reserved = reserved
         self._secret = system.token_bytes(32)
         # Least recently used first.
         self._sessions: OrderedDict[str, CommandSession] = OrderedDict()
@@ -136,7 +136,7 @@ class CommandSessions:
         return session
 
     def _free(self, principal: JID) -> int:
-        reserved = 0 if principal in self._admins else self._reserved
+        reserved = self._reserved if self._admins and principal not in self._admins else 0
         return self._total - len(self._sessions) - reserved
 
     def find(self, id_: str, requester: JID, target: JID, node: str) -> CommandSession:

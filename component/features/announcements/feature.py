@@ -2,7 +2,7 @@
 by which admins publish there.
 """
 
-from typing import Final
+from typing import ClassVar, Final
 
 import anyio
 from anyio.abc import TaskStatus
@@ -28,6 +28,8 @@ CONFIG: Final = NodeConfig(
 
 class AnnouncementFeature(Feature):
     """The nodes of announcements, one for each agent, which admins own."""
+
+    reloads: ClassVar = ("agent.admins",)
 
     def open(self, kernel: Kernel) -> Opened:
         """Make the command, and what creates the nodes."""

@@ -1,6 +1,7 @@
 """Skills that are HTTP requests of the settings, or operations of an API in OpenAPI."""
 
 from collections.abc import AsyncIterator, Iterator
+from typing import ClassVar
 
 from component.features.apis.settings import OPENAPI, REST
 from component.features.apis.sources import OpenApiSource, RestSource
@@ -11,6 +12,8 @@ from component.kernel.kernel import Kernel
 
 class ApisFeature(Feature):
     """The APIs of the settings."""
+
+    reloads: ClassVar = ("rest", "openapi")
 
     def open(self, kernel: Kernel) -> Opened:
         """Make the sources of the skills."""

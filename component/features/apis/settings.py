@@ -4,13 +4,12 @@ OpenAPI.
 
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated, Any, Final, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from component.config.kinds import Count, Headers, Seconds, Section, refusal, service_url
+from component.config.kinds import Count, FilePath, Headers, Seconds, Section, refusal, service_url
 from component.config.model import Settings
 from component.config.rest import RequestSeconds, ResponseBytes, RestSkill, Retries, skill_names
 from component.config.sections import Top, named_tables
@@ -37,7 +36,7 @@ class OpenApi(Section):
     `NAME.operation`. See docs/rest.md.
     """
 
-    document: Path | None = Field(default=None, examples=["/etc/xmpp-agent/petstore.json"])
+    document: FilePath | None = Field(default=None, examples=["/etc/xmpp-agent/petstore.json"])
     """File with the description, in JSON, or in YAML with the `openapi` extra."""
     url: Annotated[str, AfterValidator(_document_url)] = Field(
         default="", examples=["https://api.example.com/openapi.json"]

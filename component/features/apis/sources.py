@@ -40,7 +40,7 @@ from component.skills.errors import DeclarationError, SkillLoadError
 from component.skills.inputs import schema_inputs
 from component.skills.outputs import SkillResult
 from component.skills.skill import Skill
-from component.skills.sources import Offer
+from component.skills.sources import FromSettings, Offer
 from component.skills.spec import Schema
 
 _log = structlog.get_logger("component.features.apis")
@@ -82,7 +82,7 @@ def api_skill(
     )
 
 
-class RestSource:
+class RestSource(FromSettings):
     """The skills of the sections `[rest.NAME]`."""
 
     name = "rest"
@@ -140,7 +140,7 @@ def _schema(entry: RestSkill) -> Schema:
 _ACCEPT = (("Accept", "application/json, application/yaml;q=0.9, */*;q=0.5"),)
 
 
-class OpenApiSource:
+class OpenApiSource(FromSettings):
     """The skills of a section `[openapi.NAME]`."""
 
     def __init__(self, name: str, settings: OpenApi) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator
 from importlib.util import find_spec
+from typing import ClassVar
 
 from component.config import Settings
 from component.features.builtins.settings import (
@@ -21,6 +22,16 @@ from component.skills import Skill
 
 class BuiltinFeature(Feature):
     """Offers the skills, each imported only where it is used."""
+
+    reloads: ClassVar = (
+        "url_fetch",
+        "web_search",
+        "http_webhook",
+        "files",
+        "email_send",
+        "github",
+        "xmpp_send",
+    )
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

@@ -1,5 +1,7 @@
 """The messages of people: commands, and what they say to agents."""
 
+from typing import ClassVar
+
 from component.features.chat.handlers import MessageHandler, OccupantHandler
 from component.features.chat.notices import Notices
 from component.features.chat.rows import NoticeStore
@@ -19,6 +21,8 @@ from xep.jid import JID
 class ChatFeature(Feature):
     """Passes the messages of people to questions, commands and agents."""
 
+    reloads: ClassVar = ("agent.name", "agent.notice", "limits.messages_per_sender")
+
     def open(self, kernel: Kernel) -> Opened:
         """Make the handlers of messages."""
         stream, settings = kernel.stream, self.settings
@@ -35,7 +39,7 @@ class ChatFeature(Feature):
             kernel.forms,
             stream.addresses.is_own,
         )
-        admits = kernel.environment.catalog.policy.admits
+        admits = kernel.environment.catalog.admits
         occupants = OccupantHandler(stream.messenger, admits, stream.is_room)
         return Opened(
             handlers=(messages, occupants),

@@ -216,6 +216,12 @@ class Descriptions(Installed):
         """The names of the skills that each source has now."""
         self._waiting: dict[str, Sequence[DescriptionRow]] = {}
 
+    def describe(self, sources: Collection[str]) -> None:
+        """Pin these sources from now on, in place of those before."""
+        self.sources = frozenset(sources)
+        self._there = {name: self._there[name] for name in self.sources & self._there.keys()}
+        self._waiting = {name: self._waiting[name] for name in self.sources & self._waiting.keys()}
+
     def pin(self, source: SkillSource) -> SkillSource:
         """Return the source that is run in place of one: the same unless it is described here."""
         return PinnedSource(source, self) if source.name in self.sources else source
@@ -393,6 +399,16 @@ class PinnedSource(TaskStatus[None]):
         self._skills: Sequence[Skill] | None = None
         self._started = False
         self._changed = anyio.Event()
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether the other one offers the skills of the same source in the same way."""
+        return (
+            isinstance(other, PinnedSource)
+            and self._source == other._source
+            and self._descriptions is other._descriptions
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # neither are most sources
 
     async def run(self, offer: Offer, *, task_status: TaskStatus[None]) -> None:
         """See `SkillSource`."""

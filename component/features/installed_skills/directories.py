@@ -84,7 +84,7 @@ class SkillDirectories(Installed):
         auto_approve: AutoApprove = "never",
     ) -> None:
         super().__init__(recorder)
-        self._roots = tuple(root.expanduser().absolute() for root in roots)
+        self._roots = tuple(root.absolute() for root in roots)
         self._stored = Approvals(storage)
         self._store = ContentStore(storage.directory / APPROVED)
         self._runners = runners

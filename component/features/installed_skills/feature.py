@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from component import system
 from component.audit.protocol import Recorder
@@ -27,14 +27,31 @@ if TYPE_CHECKING:
 class InstalledSkillsFeature(Feature):
     """The skills that admins approve. The code about one sort is imported only for that sort."""
 
+    reloads: ClassVar = (
+        "skills.directories",
+        "skills.auto_approve",
+        "skills.proposals",
+        "skills.credentials",
+        "skills.hold_first_descriptions",
+        "mcp",
+        "openapi",
+        "workers",
+    )
+
+    _directories: "SkillDirectories | None" = None
+    _descriptions: "Descriptions | None" = None
+
     def open(self, kernel: Kernel) -> Opened:
         """Make what offers approved skills, and the commands of admins."""
         storage, recorder = kernel.storage, kernel.environment.monitoring.recorder
         messages = _AdminMessages(kernel)
-        directories = skill_directories(
+        directories = self._directories or skill_directories(
             self.settings, storage, recorder, lambda: kernel.messages().send
         )
-        descriptions = skill_descriptions(self.settings, storage, recorder, messages.send)
+        descriptions = self._descriptions or skill_descriptions(
+            self.settings, storage, recorder, messages.send
+        )
+        self._directories, self._descriptions = directories, descriptions
         commands = installed_commands(directories, descriptions)
         sources: Sequence[SkillSource] = ()
         changes: dict[str, Reload] = {}
@@ -52,6 +69,20 @@ class InstalledSkillsFeature(Feature):
             connected=messages.connected,
         )
 
+    def reopen(self, kernel: Kernel, before: Self) -> Opened:
+        """Do the same; what is not affected by the change continues."""
+        if _of_directories(self.settings) == _of_directories(before.settings):
+            self._directories = before._directories
+        described, known = self.settings.described_sources, before._descriptions
+        if (
+            described
+            and known is not None
+            and _hold_first(self.settings) == _hold_first(before.settings)
+        ):
+            known.describe(described)
+            self._descriptions = known
+        return self.open(kernel)
+
     async def availability(self) -> AsyncIterator[Check]:
         """Check the manifests in directories, and whether something waits for an approval."""
         from component.features.installed_skills.descriptions import check_descriptions  # noqa: PLC0415
@@ -62,6 +93,15 @@ class InstalledSkillsFeature(Feature):
         waiting = await system.in_thread(check_descriptions, self.settings)
         if waiting is not None:
             yield waiting
+
+
+def _of_directories(settings: Settings) -> tuple[object, ...]:
+    skills = settings.skills
+    return settings.skill_roots, skills.auto_approve, skills.credentials
+
+
+def _hold_first(settings: Settings) -> bool:
+    return settings.skills.hold_first_descriptions
 
 
 class _AdminMessages:
@@ -96,7 +136,7 @@ def skill_directories(
     services = skill_services(settings, storage, messages)
     if settings.proposals_path is not None:
         with suppress(OSError):  # reported when the directories are read
-            make_directory(settings.proposals_path.expanduser())
+            make_directory(settings.proposals_path)
     runners = Runners(services)
     auto_approve = settings.skills.auto_approve
     return SkillDirectories(settings.skill_roots, storage, runners, recorder, auto_approve)

@@ -1,7 +1,7 @@
 """The tools of MCP servers as skills."""
 
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import ClassVar, Final
 
 from component.features.feature import Feature, Opened
 from component.features.mcp.settings import SERVERS, McpServer
@@ -21,6 +21,8 @@ def mcp_source(server: str, entry: McpServer) -> ExtraSource:
 
 class McpFeature(Feature):
     """The MCP servers of the settings."""
+
+    reloads: ClassVar = ("mcp",)
 
     def open(self, kernel: Kernel) -> Opened:
         """Make a source of skills for each server."""

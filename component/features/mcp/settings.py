@@ -7,7 +7,16 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from component.config.kinds import Count, Headers, Seconds, Section, http_address, refusal
+from component.config.kinds import (
+    Count,
+    FilePath,
+    Headers,
+    Seconds,
+    Section,
+    http_address,
+    located_file,
+    refusal,
+)
 from component.config.model import Settings
 from component.config.sections import Top, named_tables
 from component.config.skills import Effects, SourceTaint
@@ -36,12 +45,17 @@ def _variables(value: dict[str, SecretStr]) -> dict[str, SecretStr]:
 
 
 def _absolute(value: Path) -> Path:
-    if not value.is_absolute() or value == Path("/"):
-        raise refusal("must be an absolute path below the root directory")
-    return value
+    if value.absolute() == Path("/"):
+        raise refusal("must be a path below the root directory")
+    return value.absolute()
 
 
-Paths = Annotated[Path, AfterValidator(_absolute)]
+def _command(value: tuple[str, ...]) -> tuple[str, ...]:
+    return (located_file(value[0]), *value[1:]) if value else ()
+
+
+Paths = Annotated[FilePath, AfterValidator(_absolute)]
+Command = Annotated[tuple[str, ...], AfterValidator(_command)]
 
 
 class ToolAnnotations(Effects):
@@ -71,7 +85,9 @@ class McpServer(Section):
     `NAME.tool`. It needs the `mcp` extra. See docs/mcp.md.
     """
 
-    command: tuple[str, ...] = Field(default=(), examples=[["mcp-server-time"]])
+    command: Annotated[tuple[str, ...], AfterValidator(_command)] = Field(
+        default=(), examples=[["mcp-server-time"]]
+    )
     """Program to start, and its arguments. The server speaks on its standard input and output."""
     url: Annotated[str, AfterValidator(_address("https://mcp.example.com/mcp"))] = Field(
         default="", examples=["https://mcp.example.com/mcp"]

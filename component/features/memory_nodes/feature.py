@@ -46,7 +46,6 @@ class MemoryNodesFeature(Feature):
         replica = self._replica(kernel, accounts.nodes, is_own=False)
         accounts.listen(replica.available)
         accounts.privileges.listen(replica.connected)
-        kernel.pubsub_events.listeners.append(accounts.nodes)
         return Opened(
             handlers=(accounts.privileges,),
             commands=MemoryHomeCommands(accounts, DEFAULT_AGENT).commands()
@@ -55,6 +54,7 @@ class MemoryNodesFeature(Feature):
             loops=(replica.run,),
             connected=replica.connected,
             disconnected=accounts.disconnected,
+            pubsub_listener=accounts.nodes,
             disco_features=_features,
         )
 

@@ -1,6 +1,7 @@
 """The page with metrics and health checks."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import anyio
 import structlog
@@ -20,6 +21,8 @@ _log = structlog.get_logger("component.features.metrics")
 
 class MetricsFeature(Feature):
     """Serves metrics and health checks over HTTP."""
+
+    reloads: ClassVar = ("metrics",)
 
     def open(self, kernel: Kernel) -> Opened:
         """Make the pages."""

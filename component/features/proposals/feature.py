@@ -1,5 +1,7 @@
 """Skills that people and models propose."""
 
+from typing import ClassVar
+
 from component.features.feature import Feature, Opened
 from component.features.proposals.source import ProposalFolder, ProposalSource, ServiceView
 from component.kernel.kernel import Kernel
@@ -7,6 +9,8 @@ from component.kernel.kernel import Kernel
 
 class ProposalsFeature(Feature):
     """The skill `create_skill`."""
+
+    reloads: ClassVar = ("skills.proposals", "skills.directories")
 
     def open(self, kernel: Kernel) -> Opened:
         """Make the source of the skill."""

@@ -66,7 +66,7 @@ class ProposalFolder:
     """A directory of proposals, by the names of skills. Methods block and raise OSError."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory.expanduser().absolute()
+        self._directory = directory.absolute()
 
     def path(self, name: str) -> Path:
         """Return the directory of a proposal."""
@@ -118,7 +118,7 @@ class ServiceView:
     def __init__(self, kernel: Kernel) -> None:
         self._catalog = kernel.environment.catalog
         self._approvals = Approvals(kernel.storage)
-        self._roots = [root.expanduser().absolute() for root in kernel.settings.skill_roots]
+        self._roots = [root.absolute() for root in kernel.settings.skill_roots]
         self._found: Mapping[Path, SkillDirectory] = {}
         self.announce = kernel.contacts.tell_admins
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import ClassVar
 
 from anyio.lowlevel import checkpoint
 
@@ -32,6 +33,8 @@ from component.store.notifications import NotificationStore
 
 class ScheduleFeature(Feature):
     """The schedules of people, of the settings, and of skills that bring one."""
+
+    reloads: ClassVar = ("schedules", "schedule", "skills.schedule", "agent.zone")
 
     _schedules: Schedules
     """Made by `open`: skills are called only while the service runs."""

@@ -473,18 +473,21 @@ class DeclaredSchedules:
         before this one does.
         """
         self._registry.listen(self._skills_changed)
-        while True:
-            self._changed = anyio.Event()
-            wishes = self._of_skills()
-            if wishes != self._stored:
-                try:
-                    await self._schedules.configure(wishes, "skill")
-                except StorageError as error:
-                    _log.warning("cannot store the schedules of skills", reason=str(error))
-                    await anyio.sleep(RETRY_S)
-                    continue
-                self._stored = wishes
-            await self._changed.wait()
+        try:
+            while True:
+                self._changed = anyio.Event()
+                wishes = self._of_skills()
+                if wishes != self._stored:
+                    try:
+                        await self._schedules.configure(wishes, "skill")
+                    except StorageError as error:
+                        _log.warning("cannot store the schedules of skills", reason=str(error))
+                        await anyio.sleep(RETRY_S)
+                        continue
+                    self._stored = wishes
+                await self._changed.wait()
+        finally:
+            self._registry.unlisten(self._skills_changed)
 
     def _skills_changed(self) -> None:
         self._changed.set()

@@ -221,6 +221,13 @@ PAUSE = Outline(
 RESUME = Outline(
     name="resume", title="Resume", about="accept new requests again", params=NoParams, who="admin"
 )
+RELOAD = Outline(
+    name="reload",
+    title="Reload",
+    about="apply the changes in the configuration file, and say what needs a restart",
+    params=NoParams,
+    who="admin",
+)
 
 
 class AdminCommands:

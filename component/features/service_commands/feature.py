@@ -2,13 +2,15 @@
 
 import platform
 from collections.abc import Iterator
+from typing import ClassVar
 
 import msgspec
 
-from component import VERSION, system
+from component import VERSION
+from component.commands import Asking, CommandError, CommandResult, NoParams
 from component.config import Settings
 from component.features.feature import Feature, Opened
-from component.features.service_commands.commands import AdminCommands, Vitals, everybody
+from component.features.service_commands.commands import RELOAD, AdminCommands, Vitals, everybody
 from component.kernel.kernel import Kernel
 from component.kernel.options import SOFTWARE
 from component.memory.store import missing_sentence
@@ -17,17 +19,25 @@ from component.memory.store import missing_sentence
 class ServiceCommandsFeature(Feature):
     """Explains the service to everybody; shows its state to admins, and pauses it."""
 
+    reloads: ClassVar = ("agent.name",)
+
     def open(self, kernel: Kernel) -> Opened:
         """Make the commands."""
-        environment, tasks, started = kernel.environment, kernel.tasks, system.now()
+        environment, tasks = kernel.environment, kernel.tasks
 
         def vitals() -> Vitals:
             return msgspec.structs.replace(
                 vitals_of(self.settings, len(environment.catalog.registry)),
-                started=started,
+                started=kernel.started,
                 connected_since=kernel.stream.connected_since,
                 warnings=tuple(_warnings(kernel)),
             )
+
+        async def reload(_asking: Asking, _params: NoParams) -> CommandResult:
+            if kernel.reload is None:
+                raise CommandError("The service has not started yet: try again.")
+            reloaded = await kernel.reload()
+            return CommandResult("\n".join(reloaded.sentences()), reloaded)
 
         return Opened(
             commands=(
@@ -40,6 +50,7 @@ class ServiceCommandsFeature(Feature):
                 *AdminCommands(
                     vitals, tasks.task_admin, tasks.switches, tasks.pause_gate
                 ).commands(),
+                RELOAD.done_by(reload),
             )
         )
 

@@ -1,6 +1,7 @@
 """Watches: items of PubSub nodes, presence, and occupants of rooms that start work."""
 
 from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 from component.commands import AnyCommand
 from component.features.feature import Feature, Opened
@@ -20,6 +21,8 @@ from component.store import Storage
 class WatchFeature(Feature):
     """The watches of people and of the settings."""
 
+    reloads: ClassVar = ("watches", "watch")
+
     _watches: WatchService
     """Made by `open`: skills are called only while the service runs."""
 
@@ -34,7 +37,6 @@ class WatchFeature(Feature):
         service = self._watches = WatchService(
             kernel.storage, watcher, limits.services, limits.per_person
         )
-        kernel.pubsub_events.listeners.append(watcher)
         return Opened(
             handlers=(RoomPresenceHandler(watcher),),
             commands=watch_commands(service),
@@ -48,6 +50,7 @@ class WatchFeature(Feature):
             granted=watcher.granted,
             disco_features=watcher.features,
             is_room=watcher.is_room,
+            pubsub_listener=watcher,
         )
 
     def offline_commands(self, storage: Storage) -> Sequence[AnyCommand]:

@@ -3,6 +3,7 @@
 import ipaddress
 import math
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import anyio
 import structlog
@@ -33,6 +34,8 @@ _log = structlog.get_logger("component.features.webhooks")
 
 class WebhookFeature(Feature):
     """The listener for webhooks, and the webhooks of the settings."""
+
+    reloads: ClassVar = ("webhooks", "webhook")
 
     def open(self, kernel: Kernel) -> Opened:
         """Make the listener."""

@@ -1,7 +1,7 @@
 """Skills of other machines: workers that take their calls from a queue."""
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from component import system
 from component.features.feature import Feature, Opened
@@ -25,6 +25,8 @@ def workers_source(entry: WorkersEntry) -> ExtraSource:
 
 class WorkersFeature(Feature):
     """The queues of workers."""
+
+    reloads: ClassVar = ("workers",)
 
     def open(self, kernel: Kernel) -> Opened:
         """Make a source of skills for each queue."""

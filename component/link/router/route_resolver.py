@@ -67,6 +67,10 @@ class Senders:
             return self._look_up(text)
         return self._remembered(text)
 
+    def forget(self) -> None:
+        """Find everybody anew, because others are admitted."""
+        self._remembered.cache_clear()
+
     def _look_up(self, text: str) -> Sender:
         try:
             jid = JID.parse_delivered(text)

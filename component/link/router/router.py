@@ -113,16 +113,14 @@ class Router:
         routes: Iterable[Route],
         outbox: Outbox,
     ) -> None:
-        self.table = Table(routes)
-        self.options = options
         self._addresses = addresses = senders.addresses
         self._faults = faults
         self._outbox = outbox
         self._replies = Replies(outbox, str(addresses.default), options.max_stanza_bytes, faults)
         self._refused = senders.refused
         self._senders = senders
-        self._routes = RouteResolver(senders, self.table)
         self._admission = AdmissionGate(options.shares, options.admins)
+        self.serve(routes, options)
         self._calls = Calls(outbox, addresses.default, options.call_timeout_s, faults.known)
         self.call, self.call_optional = self._calls.call, self._calls.call_optional
         self._work = RunningHandlers(self._admission, self._replies, options.request_timeout_s)
@@ -132,6 +130,16 @@ class Router:
         self._unsent = False  # a principal has nothing waiting any more, and its answers are unsent
         self._sent_at = -math.inf
         self._rare_log = RareLog(_log)
+
+    def serve(self, routes: Iterable[Route], options: RouterOptions) -> None:
+        """Serve these routes from now on; of the options, shares and admins may have changed, and
+        whom the policy admits. Requests in progress are not affected.
+        """
+        self.table = Table(routes)
+        self.options = options
+        self._senders.forget()
+        self._routes = RouteResolver(self._senders, self.table)
+        self._admission.limit(options.shares, options.admins)
 
     # -- start and stop --------------------------------------------------------------------------
 

@@ -62,10 +62,14 @@ class AdmissionGate:
     """
 
     def __init__(self, shares: Shares, admins: Collection[str] = ()) -> None:
-        self._shares = shares
-        self._admins = frozenset(admins)
+        self.limit(shares, admins)
         self._under_way: dict[str, int] = {}
         self.total = 0
+
+    def limit(self, shares: Shares, admins: Collection[str]) -> None:
+        """Apply these limits to the requests that come."""
+        self._shares = shares
+        self._admins = frozenset(admins)
 
     def refusal(self, principal: str) -> str | None:
         """Return why another request of ``principal`` is refused now; None if it is admitted."""

@@ -110,7 +110,7 @@ def test_a_feature_has_its_section_skills_and_reference(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_notes")
 def test_a_feature_has_a_table_whose_rows_are_forgotten_and_metrics(tmp_path: Path) -> None:
     kernel: Any = None
-    opened = features.make_features(given(tmp_path))[-1].open(kernel)
+    opened = features.make_features(given(tmp_path))["notes"].open(kernel)
     assert [gauge.name for gauge in opened.gauges()] == ["notes"]
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         make_sqlite(connection, Path("agent.db"), make_schema())

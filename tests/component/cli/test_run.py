@@ -41,7 +41,7 @@ def test_run_serves_until_a_signal_stops_it(
         service.send(number)
         assert service.wait() == ExitCode.OK
         # All that a quiet day leaves in the log.
-        assert [entry["event"] for entry in service.log()] == ["connected", "stopping"]
+        assert [entry["event"] for entry in service.log()] == ["starting", "connected", "stopping"]
 
 
 def test_uvloop_is_used_with_asyncio_only() -> None:

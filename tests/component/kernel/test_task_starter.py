@@ -142,7 +142,7 @@ class Backend:
     def starter(self, *flows: Flow) -> TaskStarter:
         environment: Any = SimpleNamespace(
             storage=self.storage,
-            catalog=SimpleNamespace(policy=self, view=self.view),
+            catalog=self,
         )
         self.gate = Gate(self.view, Flows(flows))
         return TaskStarter(environment, self.tasks_of_kernel(), self.goal, address_of)

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import anyio
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from component.skills import Registry, Skill, skill, sources
 from component.skills.errors import SkillLoadError
 from component.skills.inputs import schema_inputs
-from component.skills.sources import Offer, SkillSources
+from component.skills.sources import FromSettings, Offer, SkillSources
 from component.skills.spec import Annotations
 
 pytestmark = pytest.mark.anyio
@@ -89,9 +90,11 @@ async def test_the_service_does_not_wait_for_a_slow_source_for_ever(
 
     monkeypatch.setattr(sources, "START_S", 0.01)
     registry = Registry()
+    slow, quick = Scripted(hangs), Scripted(offers_one)
+    slow.name = "slow"
     async with anyio.create_task_group() as group:
         with anyio.fail_after(120):
-            await group.start(SkillSources(registry, [Scripted(hangs), Scripted(offers_one)]).run)
+            await group.start(SkillSources(registry, [slow, quick]).run)
         group.cancel_scope.cancel()
     assert registry.names() == ("one",)
 
@@ -182,3 +185,54 @@ def test_a_copy_of_a_skill_has_the_version_of_its_content(version: str) -> None:
     other = dataclasses.replace(one, description="Other.")
     assert other.version != one.version
     assert dataclasses.replace(other, description="").version == one.version
+
+
+class Declared(FromSettings):
+    """A source of settings, which says when it is started and stopped."""
+
+    def __init__(self, told: list[str], name: str, *offered: str) -> None:
+        self.name = name
+        self._told = told
+        self._offered = offered
+
+    async def run(self, offer: Offer, *, task_status: TaskStatus[None]) -> None:
+        self._told.append(f"{self.name} started")
+        offer([made(name) for name in self._offered])
+        task_status.started()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self._told.append(f"{self.name} stopped")
+
+
+async def test_of_other_sources_only_those_that_differ_are_stopped_and_started() -> None:
+    told: list[str] = []
+    source = partial(Declared, told)
+    registry = Registry()
+    async with anyio.create_task_group() as group:
+        found = SkillSources(
+            registry, [source("same", "a"), source("changed", "b"), source("gone", "c")]
+        )
+        await group.start(found.run)
+        assert registry.names() == ("a", "b", "c")
+        told.clear()
+        await found.replace([source("same", "a"), source("changed", "d"), source("new", "e")])
+        assert registry.names() == ("a", "d", "e")
+        assert sorted(told) == ["changed started", "changed stopped", "gone stopped", "new started"]
+        assert told.index("changed stopped") < told.index("changed started")
+        group.cancel_scope.cancel()
+
+
+async def test_the_skills_of_a_source_that_has_changed_stay_until_it_offers_others() -> None:
+    async def comes_later(offer: Offer, started: TaskStatus[None]) -> None:
+        assert registry.names() == ("one",)
+        offer([made("two")])
+        started.started()
+
+    registry = Registry()
+    async with anyio.create_task_group() as group:
+        found = SkillSources(registry, [Scripted(offers_one)])
+        await group.start(found.run)
+        await found.replace([Scripted(comes_later)])
+        assert registry.names() == ("two",)
+        group.cancel_scope.cancel()
