@@ -45,6 +45,7 @@ FEATURES: Final = (
     "webhooks",
     "metrics",
     "audit_log",
+    "balancing",
     "adhoc",
     "questions",
     "chat",

@@ -16,7 +16,12 @@ class PresenceFeature(Feature):
         """Make the handler: one that keeps subscriptions, or that of an account with a roster."""
         is_component = self.settings.server.mode == "component"
         handler = self._of_component(kernel) if is_component else _of_account(kernel)
-        return Opened(handlers=(handler,), announce=handler.announce, closing=handler.take_leave)
+
+        async def take_leave() -> None:
+            if not kernel.stream.has_others():  # the agents stay available there
+                await handler.take_leave()
+
+        return Opened(handlers=(handler,), announce=handler.announce, closing=take_leave)
 
     def _of_component(self, kernel: Kernel) -> PresenceHandler:
         profiles = kernel.environment.catalog.profiles

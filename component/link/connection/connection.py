@@ -1,6 +1,6 @@
 """Keeps the connection to the server: connect, serve, back off, connect again."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
 import anyio
@@ -9,7 +9,7 @@ import structlog
 from component import system
 from component.config.server import Server
 from component.link.connection.failure import ConnectionFailed
-from component.link.connection.live import LiveStream, Receiver
+from component.link.connection.live import LiveStream, Receiver, StanzaEvent
 from component.link.connection.probe import Probes
 from component.link.connection.stream import Opened, link_for
 from component.link.connection.transport import Transport, connect
@@ -87,7 +87,7 @@ class Connection:
         self._back_off = BackOff(shortest, longest, draw)
         self._standby = BackOff(shortest, min(longest, _STANDBY_S), draw)
         self._link = link_for(server)
-        self._probes = Probes(server.address)
+        self._probes = Probes(server.address, receiver.tag, server.component_number)
         kind = "domain" if server.mode == "component" else "account"
         self._log = _log.bind(**{kind: server.address})
         self._in_session = False  # what the receiver was told last
@@ -154,6 +154,13 @@ class Connection:
             return True
         live = self._live
         return live is not None and await live.handled()
+
+    async def hand_over(self, stanzas: Sequence[StanzaEvent]) -> None:
+        """Handle stanzas that another instance has received for this one; without a stream nobody
+        waits for them any more.
+        """
+        if self._live is not None:
+            await self._live.hand_over(stanzas)
 
     async def _serve_once(self) -> ConnectionFailed:
         """Run one connection until it ends; return why it ended."""

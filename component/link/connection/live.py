@@ -38,7 +38,14 @@ limited. Receivers limit the stanzas of each sender, so this is normally not rea
 
 
 class Receiver:
-    """Receives the events of the connection. None of its methods may wait or raise."""
+    """Receives the events of the connection. None of its methods may wait or raise.
+
+    Attributes:
+        tag: identifies this instance at the beginning of the ids of IQs; empty if it is the only
+            one.
+    """
+
+    tag: str = ""
 
     def connected(self) -> None:
         """Note that a session has begun: stanzas in the outbox are sent from now on.
@@ -101,7 +108,8 @@ class LiveStream(OutputStream):
         self._failure: ConnectionFailed | None = None
         self._send_failure: ConnectionFailed | None = None
         self._last_read = self._last_sent = anyio.current_time()
-        self._probed_at: float | None = None
+        # A connection among which stanzas are balanced may have got no share of them.
+        self._probed_at = self._last_read if probes.at_once > 1 else None
         self._confirming = anyio.Lock()
         self._confirmations = 0  # how often it was confirmed that the server has handled our output
         self._changed = anyio.Event()  # a probe has returned, or the stream has ended
@@ -146,6 +154,13 @@ class LiveStream(OutputStream):
         if self._outbox.over_bound:
             self._outbox.stop()
             self._end(failure.not_reading(self._server, 2 * self._outbox.limit_bytes))
+
+    async def hand_over(self, stanzas: Sequence[StanzaEvent]) -> None:
+        """Handle stanzas that another instance has received for this one."""
+        self._hand_over(stanzas)
+        while self._waiting:
+            await anyio.lowlevel.checkpoint()
+            self._hand_over([])
 
     async def handled(self) -> bool:
         """Wait until the server has handled everything that was written so far; return False if the
@@ -345,7 +360,8 @@ class LiveStream(OutputStream):
                     return
                 if now >= next_probe:
                     next_probe = now + server.probe_timeout_s / REPEATS
-                    outbox.put(self._probes.make())
+                    for _ in range(self._probes.at_once):
+                        outbox.put(self._probes.make())
                 due = min(next_probe, self._probed_at + server.probe_timeout_s)
             # While output waits the connection is not idle but full.
             if now >= self._last_sent + server.keepalive_s:
