@@ -36,7 +36,6 @@ from xep.stanza_stream import StanzaReceived
 
 P = TypeVar("P", bound=Payload)
 
-_PROBES_BYTES: Final = 65_536
 _MESSAGE = b"<message "
 _TO: Final = re.compile(r" to='([^']*)'")
 
@@ -97,7 +96,6 @@ class StreamSubsystem(Receiver):
         self.may_connect: Callable[[], Awaitable[None]] = checkpoint
         self.screen: Callable[[Sequence[StanzaEvent]], Sequence[StanzaEvent]] | None = None
         self.has_others: Callable[[], bool] = lambda: False
-        self._connect: Connect | None = None
 
     def is_room(self, address: JID) -> bool:
         """Return whether an agent is in the room with a bare address."""
@@ -123,7 +121,6 @@ class StreamSubsystem(Receiver):
     def connect(self, connect: Connect) -> Connection:
         """Return the connection, for the caller to run; `connect` opens it."""
         server = self._catalog.settings.server
-        self._connect = connect
 
         async def connect_in_turn(server: Server) -> Transport:
             await self.may_connect()
@@ -136,10 +133,8 @@ class StreamSubsystem(Receiver):
         """Return one more connection, for the caller to run. What it receives is handled like
         what the first one receives. Everything is sent on the first one, in its order.
         """
-        assert self._connect is not None, "the first connection exists"
-        server = self._catalog.settings.server
-        outbox = Outbox(_PROBES_BYTES)
-        return Connection(server, outbox, _MoreStanzas(self), connect=self._connect)
+        assert self._connection is not None, "the first connection exists"
+        return self._connection.one_more(_MoreStanzas(self.received))
 
     async def hand_over(self, stanza: Incoming) -> None:
         """Handle a stanza that another instance has received for this one."""
@@ -235,6 +230,9 @@ class StreamSubsystem(Receiver):
 class _MoreStanzas(Receiver):
     """Receives what arrives on a further connection. Its sessions are of no interest to anybody."""
 
-    def __init__(self, stream: StreamSubsystem) -> None:
-        self.tag = stream.tag
-        self.received = stream.received  # type: ignore[method-assign]
+    def __init__(self, received: Callable[[Sequence[StanzaEvent]], int]) -> None:
+        self._received = received
+
+    def received(self, events: Sequence[StanzaEvent]) -> int:
+        """Handle the events of one read."""
+        return self._received(events)

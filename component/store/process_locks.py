@@ -22,8 +22,8 @@ SET tcp_keepalives_idle = 5;
 SET tcp_keepalives_interval = 2;
 SET tcp_keepalives_count = 3
 """
-_TAKE: Final = "SELECT pg_try_advisory_lock(%(space)s, %(number)s)"
-_RELEASE: Final = "SELECT pg_advisory_unlock(%(space)s, %(number)s)"
+_TAKE: Final = "SELECT pg_try_advisory_lock(%(space)s::int, %(number)s::int)"
+_RELEASE: Final = "SELECT pg_advisory_unlock(%(space)s::int, %(number)s::int)"
 _OWNERS: Final = (
     "SELECT CAST(objid AS bigint), pid FROM pg_locks WHERE locktype = 'advisory' AND granted"
     " AND objsubid = 2 AND CAST(classid AS bigint) = %(space)s AND database ="
@@ -72,7 +72,7 @@ class ProcessLocks:
 
     async def notify(self, channel: str) -> None:
         """Notify a channel; see `Storage.listen`."""
-        await self._run("SELECT pg_notify(%(channel)s, '')", channel=channel)
+        await self._run("SELECT pg_notify(%(channel)s::text, '')", channel=channel)
 
     def close(self) -> None:
         """Release all locks."""

@@ -50,6 +50,8 @@ _log = structlog.get_logger("component.connection")
 Connect: TypeAlias = Callable[[Server], Awaitable[Transport]]
 """Opens a connection to the server; see `component.link.connection.transport.connect`."""
 
+_PROBES_BYTES: Final = 65_536
+"""The size of probes that may wait."""
 _RESET: Final = ("silent", "not-reading")
 _STANDBY_S: Final = 5.0
 """The longest pause while another process is connected, because we can connect as soon as
@@ -154,6 +156,14 @@ class Connection:
             return True
         live = self._live
         return live is not None and await live.handled()
+
+    def one_more(self, receiver: Receiver) -> "Connection":
+        """Return one more connection of this instance, which only receives: a probe that is sent on
+        one of them may return on any.
+        """
+        more = Connection(self._server, Outbox(_PROBES_BYTES), receiver, connect=self._connect)
+        more._probes = self._probes
+        return more
 
     async def hand_over(self, stanzas: Sequence[StanzaEvent]) -> None:
         """Handle stanzas that another instance has received for this one; without a stream nobody

@@ -112,7 +112,6 @@ class LiveStream(OutputStream):
         self._probed_at = self._last_read if probes.at_once > 1 else None
         self._confirming = anyio.Lock()
         self._confirmations = 0  # how often it was confirmed that the server has handled our output
-        self._changed = anyio.Event()  # a probe has returned, or the stream has ended
 
     async def run(self, first: Sequence[StreamEvent]) -> ConnectionFailed:
         """Serve the stream until it ends, starting with events that were already received.
@@ -189,7 +188,7 @@ class LiveStream(OutputStream):
             self._outbox.put(self._probes.make())
             with anyio.move_on_after(self._server.probe_timeout_s / REPEATS):
                 while self._failure is None and self._probes.returned < first:
-                    await self._changed.wait()
+                    await self._probes.changed.wait()
             if self._probes.returned >= first:
                 return True
         return self._failure is None
@@ -262,8 +261,6 @@ class LiveStream(OutputStream):
                 for event in events
                 if isinstance(event, _STANZAS) and not self._probes.is_one(event)
             ]
-            if len(stanzas) < len(events):
-                self._change()
         if stanzas or self._waiting or self._session.pending:
             # Output that is put in the meantime is sent afterwards, without a task.
             self._outbox.held = True
@@ -292,13 +289,9 @@ class LiveStream(OutputStream):
                 self._transport.try_send(reply)
         self._end(ended_by(event, self._server, established=True))
 
-    def _change(self) -> None:
-        self._changed.set()
-        self._changed = anyio.Event()
-
     def _end(self, reason: ConnectionFailed) -> None:
         self._failure = self._failure or reason
-        self._change()
+        self._probes.change()
         self._scope.cancel()
 
     # -- writing ---------------------------------------------------------------------------------

@@ -47,6 +47,7 @@ class Probes:
         used: whether a probe was sent; until then nothing can return.
         made: the number of probes so far.
         returned: the highest number of a probe that has returned.
+        changed: set when a probe has returned, or a stream has ended; then replaced.
     """
 
     def __init__(self, address: str, tag: str = "", connections: int = 1) -> None:
@@ -55,6 +56,7 @@ class Probes:
         self.address = address
         self.made = 0
         self.returned = 0
+        self.changed = anyio.Event()
         # Nobody else can guess our ids, so no other stanza is mistaken for a probe.
         self._prefix = f"{tag}probe-{system.token_hex(8)}-"
 
@@ -81,7 +83,13 @@ class Probes:
             return False
         with contextlib.suppress(ValueError):
             self.returned = max(self.returned, int(id_.removeprefix(self._prefix)))
+        self.change()
         return True
+
+    def change(self) -> None:
+        """Wake those who wait for a probe."""
+        self.changed.set()
+        self.changed = anyio.Event()
 
 
 class Established(msgspec.Struct, frozen=True, kw_only=True):
