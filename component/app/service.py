@@ -119,7 +119,12 @@ class Service:
                 if stream.is_connected():
                     group.start_soon(_announce, subsystems)
 
+            def missed() -> None:
+                if stream.is_connected():
+                    group.start_soon(_catch_up_missed, subsystems)
+
             stream.on_features_changed.append(features_changed)
+            stream.on_missed.append(missed)
             stream.on_connected.append(connected)
             connection = stream.connect(self._connect)
             await group.start(environment.monitoring.run)
@@ -186,6 +191,11 @@ async def _catch_up(environment: Environment, subsystems: Subsystems) -> None:
 async def _announce(subsystems: Subsystems) -> None:
     for opened in subsystems.opened:
         await _guarded(opened.announce, "send presence to subscribers")
+
+
+async def _catch_up_missed(subsystems: Subsystems) -> None:
+    for opened in subsystems.opened:
+        await _guarded(opened.missed, "catch up with what was missed")
 
 
 async def _guarded(work: Callable[[], Awaitable[None]], what: str) -> None:

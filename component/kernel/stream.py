@@ -63,6 +63,8 @@ class StreamSubsystem(Receiver):
         flush: sends the stanzas in the outbox; does nothing without a stream.
         on_connected: called at each new session. Neither these nor the following ever wait.
         on_disconnected: called when a session is over.
+        on_missed: called when stanzas may have been lost, because a connection of another instance
+            was taken over.
         on_features_changed: called when the features that are announced have changed.
         more_features: return features that are announced besides those of the handlers.
         rooms: say whether an agent is in the room with a bare address.
@@ -89,6 +91,7 @@ class StreamSubsystem(Receiver):
         self.flush = self.outbox.send_now
         self.on_connected: list[Callable[[], None]] = []
         self.on_disconnected: list[Callable[[], None]] = []
+        self.on_missed: list[Callable[[], None]] = []
         self.on_features_changed: list[Callable[[], None]] = []
         self.more_features: list[Callable[[], Sequence[str]]] = []
         self.rooms: list[Callable[[JID], bool]] = []
@@ -134,7 +137,7 @@ class StreamSubsystem(Receiver):
         what the first one receives. Everything is sent on the first one, in its order.
         """
         assert self._connection is not None, "the first connection exists"
-        return self._connection.one_more(_MoreStanzas(self.received))
+        return self._connection.one_more(_MoreStanzas(self))
 
     async def hand_over(self, stanza: Incoming) -> None:
         """Handle a stanza that another instance has received for this one."""
@@ -228,11 +231,16 @@ class StreamSubsystem(Receiver):
 
 
 class _MoreStanzas(Receiver):
-    """Receives what arrives on a further connection. Its sessions are of no interest to anybody."""
+    """Receives what arrives on a further connection. Nothing is announced on it."""
 
-    def __init__(self, received: Callable[[Sequence[StanzaEvent]], int]) -> None:
-        self._received = received
+    def __init__(self, stream: StreamSubsystem) -> None:
+        self._stream = stream
+
+    def connected(self) -> None:
+        """Note that nobody has received these stanzas so far."""
+        for call in self._stream.on_missed:
+            call()
 
     def received(self, events: Sequence[StanzaEvent]) -> int:
         """Handle the events of one read."""
-        return self._received(events)
+        return self._stream.received(events)
