@@ -74,8 +74,9 @@ async def check_all(settings: Settings, *, repair: bool = False) -> AsyncIterato
             f"an IQ to the agent's own address came back in {established.round_trip_s * 1000:.1f}"
             " ms",
         )
-        for check in await _ordinary_iqs(settings):
-            yield check
+        if settings.server.component_number == 1:  # otherwise it may arrive at an instance
+            for check in await _ordinary_iqs(settings):
+                yield check
 
 
 async def _check_offers(settings: Settings, skills: Check) -> AsyncIterator[Check]:
@@ -208,6 +209,13 @@ async def _connection(settings: Settings) -> tuple[Check, Established | None]:
             text = (
                 "the server accepts the domain and the secret, but another process is"
                 " connected with them, perhaps the service itself"
+            )
+            return Check("connection", "warning", text), None
+        if error.code == "silent" and settings.server.component_number > 1:
+            text = (
+                "the server accepts the domain and the secret, and sends nothing: the running"
+                f" instances have all {settings.server.component_number} connections"
+                " (component_number). If none runs, compare it with that in ejabberd.yml"
             )
             return Check("connection", "warning", text), None
         return Check("connection", "failed", str(error)), None

@@ -44,6 +44,7 @@ FEATURES: Final = (
     "webhooks",
     "metrics",
     "audit_log",
+    "balancing",
     "adhoc",
     "questions",
     "chat",

@@ -177,7 +177,12 @@ class Service:
             def disconnected() -> None:
                 self._manager.status("not connected to the XMPP server; trying again")
 
+            def missed() -> None:
+                if stream.is_connected():
+                    group.start_soon(_catch_up_missed, subsystems)
+
             stream.on_features_changed.append(features_changed)
+            stream.on_missed.append(missed)
             stream.on_connected.append(connected)
             stream.on_disconnected.append(disconnected)
             connection = stream.connect(self._connect)
@@ -287,6 +292,11 @@ async def _catch_up(environment: Environment, subsystems: Subsystems) -> None:
 async def _announce(subsystems: Subsystems) -> None:
     for opened in subsystems.opened:
         await _guarded(opened.announce, "send presence to subscribers")
+
+
+async def _catch_up_missed(subsystems: Subsystems) -> None:
+    for opened in subsystems.opened:
+        await _guarded(opened.missed, "catch up with what was missed")
 
 
 async def _guarded(work: Callable[[], Awaitable[None]], what: str) -> None:

@@ -46,6 +46,11 @@ class Server(Section):
     """The secret shared with the server. Keep it out of this file: `${NAME}` is read from the
     environment, or from the file of the same name that ends in .env. A component needs it.
     """
+    component_number: Count = 1
+    """The number of connections among which ejabberd balances the stanzas for this domain: the
+    component_number of its domain_balancing. The agent keeps all of them open, one or more in each
+    instance. 1 for every other server, and for ejabberd without domain_balancing.
+    """
     jid: OwnAccount | None = Field(default=None, examples=["helper@example.com"])
     """The address of the account. A client needs it."""
     password: SecretStr = Field(default=SecretStr(""), examples=["${AGENT_PASSWORD}"])
@@ -123,6 +128,13 @@ class Server(Section):
             defaults["host"] = domain
         defaults["srv"] = not data.keys() & {"host", "port", "tls"}
         return defaults | data
+
+    @field_validator("component_number")
+    @classmethod
+    def _only_for_a_component(cls, value: int, info: ValidationInfo) -> int:
+        if value > 1 and info.data.get("mode") == "client":
+            raise refusal('is only for a component: remove it, or set server.mode = "component"')
+        return value
 
     @field_validator(*_COMPONENT, *_CLIENT)
     @classmethod

@@ -80,6 +80,8 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
         gauges: returns metrics that are read on request.
         forget: deletes the rows of a person.
         connected: called at each new session.
+        missed: called when stanzas may have been lost, and presence was not received, because the
+            connection of another instance was taken over. Raises StorageError.
         disconnected: called when a session is over.
         leaving: called before the stream is closed.
         announce: tells contacts that the agents are available. It is called when a session has
@@ -118,6 +120,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     gauges: Callable[[], Iterable[Gauge]] = tuple
     forget: Forget | None = None
     connected: Callable[[], None] = _nothing
+    missed: Callable[[], Awaitable[None]] = checkpoint
     disconnected: Callable[[], None] = _nothing
     leaving: Callable[[], None] = _nothing
     announce: Callable[[], Awaitable[None]] = checkpoint

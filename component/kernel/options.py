@@ -208,8 +208,12 @@ def facts(settings: Settings) -> Facts:
     )
 
 
-def router_options(settings: Settings, admins: Collection[JID] = ()) -> RouterOptions:
-    """Return the options of the router. `admins` are bare addresses."""
+def router_options(
+    settings: Settings, admins: Collection[JID] = (), tag: str = ""
+) -> RouterOptions:
+    """Return the options of the router. `admins` are bare addresses; `tag` identifies this
+    instance.
+    """
     limits = settings.limits
     reserved = limits.requests_total // _RESERVED_PART if admins else 0
     return RouterOptions(
@@ -219,6 +223,7 @@ def router_options(settings: Settings, admins: Collection[JID] = ()) -> RouterOp
         retry_after_s=limits.retry_after_s,
         call_timeout_s=limits.iq_timeout_s,
         max_stanza_bytes=settings.server.max_stanza_bytes,
+        tag=tag,
     )
 
 

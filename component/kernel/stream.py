@@ -13,12 +13,14 @@ from typing import Final, Literal, Protocol, TypeAlias, TypeVar
 from anyio.lowlevel import checkpoint
 
 from component import system
+from component.config.server import Server
 from component.kernel.environment import Catalog
 from component.kernel.errors import AgentErrors
 from component.kernel.monitoring import Monitoring
 from component.kernel.options import addresses, router_options
 from component.link.connection.connection import Connect, Connection
 from component.link.connection.live import Receiver
+from component.link.connection.transport import Transport
 from component.link.messages.delivery import Delivery
 from component.link.messages.messenger import Messenger
 from component.link.messages.outbox import Outbox
@@ -29,7 +31,8 @@ from xep.binding import Payload
 from xep.binding.escaping import unescape_attribute
 from xep.data_forms import Form
 from xep.jid import JID
-from xep.stanza import Presence
+from xep.stanza import Incoming, Presence
+from xep.stanza_stream import StanzaReceived
 
 P = TypeVar("P", bound=Payload)
 
@@ -60,9 +63,16 @@ class StreamSubsystem(Receiver):
         flush: sends the stanzas in the outbox; does nothing without a stream.
         on_connected: called at each new session. Neither these nor the following ever wait.
         on_disconnected: called when a session is over.
+        on_missed: called when stanzas may have been lost, because a connection of another instance
+            was taken over.
         on_features_changed: called when the features that are announced have changed.
         more_features: return features that are announced besides those of the handlers.
         rooms: say whether an agent is in the room with a bare address.
+        tag: identifies this instance at the beginning of the ids of IQs; empty if it is the only
+            one.
+        may_connect: waits until this instance may open its first connection.
+        screen: removes from the stanzas of a read those that another instance waits for.
+        has_others: returns whether another instance serves the same addresses.
     """
 
     router: Router
@@ -81,9 +91,14 @@ class StreamSubsystem(Receiver):
         self.flush = self.outbox.send_now
         self.on_connected: list[Callable[[], None]] = []
         self.on_disconnected: list[Callable[[], None]] = []
+        self.on_missed: list[Callable[[], None]] = []
         self.on_features_changed: list[Callable[[], None]] = []
         self.more_features: list[Callable[[], Sequence[str]]] = []
         self.rooms: list[Callable[[JID], bool]] = []
+        self.tag = ""
+        self.may_connect: Callable[[], Awaitable[None]] = checkpoint
+        self.screen: Callable[[Sequence[StanzaEvent]], Sequence[StanzaEvent]] | None = None
+        self.has_others: Callable[[], bool] = lambda: False
 
     def is_room(self, address: JID) -> bool:
         """Return whether an agent is in the room with a bare address."""
@@ -95,7 +110,7 @@ class StreamSubsystem(Receiver):
         Raises ValueError: two handlers claim the same stanzas.
         """
         routes = [route for handler in handlers for route in handler.routes()]
-        options = router_options(self._catalog.settings, self._catalog.admins)
+        options = router_options(self._catalog.settings, self._catalog.admins, self.tag)
         if hasattr(self, "router"):
             self.router.serve(routes, options)
             return
@@ -114,8 +129,25 @@ class StreamSubsystem(Receiver):
     def connect(self, connect: Connect) -> Connection:
         """Return the connection, for the caller to run; `connect` opens it."""
         server = self._catalog.settings.server
-        self._connection = Connection(server, self.outbox, self, connect=connect)
+
+        async def connect_in_turn(server: Server) -> Transport:
+            await self.may_connect()
+            return await connect(server)
+
+        self._connection = Connection(server, self.outbox, self, connect=connect_in_turn)
         return self._connection
+
+    def receiving_connection(self) -> Connection:
+        """Return one more connection, for the caller to run. What it receives is handled like
+        what the first one receives. Everything is sent on the first one, in its order.
+        """
+        assert self._connection is not None, "the first connection exists"
+        return self._connection.one_more(_MoreStanzas(self))
+
+    async def hand_over(self, stanza: Incoming) -> None:
+        """Handle a stanza that another instance has received for this one."""
+        if self._connection is not None:
+            await self._connection.hand_over([StanzaReceived(stanza)])
 
     def is_connected(self) -> bool:
         """Return whether there is a session."""
@@ -181,6 +213,8 @@ class StreamSubsystem(Receiver):
     def received(self, events: Sequence[StanzaEvent]) -> int:
         """Handle the events of one read."""
         self._monitoring.counters.stanzas_in += len(events)
+        if self.screen is not None:
+            events = self.screen(events)
         return self.router.received(events)
 
     def undelivered(self, stanzas: Sequence[bytes], *, certain: bool) -> None:
@@ -199,3 +233,19 @@ class StreamSubsystem(Receiver):
         self.router.disconnected(reason)
         for call in self.on_disconnected:
             call()
+
+
+class _MoreStanzas(Receiver):
+    """Receives what arrives on a further connection. Nothing is announced on it."""
+
+    def __init__(self, stream: StreamSubsystem) -> None:
+        self._stream = stream
+
+    def connected(self) -> None:
+        """Note that nobody has received these stanzas so far."""
+        for call in self._stream.on_missed:
+            call()
+
+    def received(self, events: Sequence[StanzaEvent]) -> int:
+        """Handle the events of one read."""
+        return self._stream.received(events)

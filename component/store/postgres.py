@@ -19,6 +19,7 @@ from component.store.database import Database
 from component.store.errors import ConflictError, StorageError
 from component.store.listening import ChannelListener
 from component.store.pipeline import ServerConnection, Transaction
+from component.store.process_locks import ProcessLocks
 from component.store.schema import Schema, make_postgres
 from component.store.server import ConnectionLostError, PostgresServer
 from component.store.writes import Doubt, LateError, Queued, run_together, run_writes
@@ -279,6 +280,10 @@ class PostgreSQL:
     def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[None]]:
         """Listen, on one connection for all channels."""
         return self._listener.listen(channel)
+
+    def locks(self, name: str) -> ProcessLocks:
+        """Return the locks of a name, with a connection of their own."""
+        return ProcessLocks(self.server, name)
 
 
 def _has_ended(connection: "Connection", place: str) -> bool:

@@ -120,6 +120,9 @@ class SQLite:
         """Return an iterator that never yields: there is no other process."""
         yield Never()
 
+    def locks(self, name: str) -> None:
+        """Return None: there is no other process."""
+
 
 class _Transaction:
     """One transaction."""

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanag
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
@@ -18,6 +18,9 @@ from component.store.errors import explained
 from component.store.schema import Schema
 from component.store.sqlite import SQLite
 from component.store.writes import Engine, Groups, commit_all, read_all
+
+if TYPE_CHECKING:
+    from component.store.process_locks import ProcessLocks
 
 T = TypeVar("T")
 
@@ -146,6 +149,12 @@ class Storage:
         Raises StorageError on entering if the server cannot be reached; later it keeps retrying.
         """
         return self._engine.listen(channel)
+
+    def locks(self, name: str) -> "ProcessLocks | None":
+        """Return the locks of a name, which the processes on this database share; None on SQLite,
+        where there is no other process.
+        """
+        return self._engine.locks(name)
 
 
 def _open(

@@ -14,7 +14,7 @@ transaction, so that only those that the database rejects fail.
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any, Final, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 
 import anyio
 import structlog
@@ -22,6 +22,9 @@ import structlog
 from component import system
 from component.store.database import Database
 from component.store.errors import StorageError, UnavailableError, UnstorableError
+
+if TYPE_CHECKING:
+    from component.store.process_locks import ProcessLocks
 
 T = TypeVar("T")
 
@@ -141,6 +144,9 @@ class Engine(Protocol):
 
     def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[None]]:
         """Receive notifications of `Database.notify`. Raises StorageError on entering."""
+
+    def locks(self, name: str) -> "ProcessLocks | None":
+        """Return the locks of a name; None if there can be no other process."""
 
     def close(self) -> None:
         """Close the connections."""

@@ -33,7 +33,9 @@ class AdHocFeature(Feature):
         return Opened(
             handlers=(
                 CommandsHandler(
-                    kernel.offers, CommandSessions(admins=catalog.admins), retry_after_s
+                    kernel.offers,
+                    CommandSessions(admins=catalog.admins, tag=kernel.stream.tag),
+                    retry_after_s,
                 ),
             ),
             offers=(SkillOffers(catalog.view, run, retry_after_s), CommandOffers(kernel.commands)),

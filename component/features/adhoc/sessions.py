@@ -85,7 +85,8 @@ class CommandSessions:
     A principal may have as many as are still free, and at most `each`; its own sessions are dropped
     to make room for more. So a principal without a session gets one, however many the others have.
     `lifetime_s` is the number of seconds after its last use for which a session is kept. `admins`
-    are bare addresses that can also use the last `reserved` of them.
+    are bare addresses that can also use the last `reserved` of them. `tag` identifies this instance
+    at the beginning of each session id.
     """
 
     def __init__(
@@ -97,11 +98,13 @@ class CommandSessions:
         total: int = 512,
         admins: Collection[JID] = (),
         reserved: int = 16,
+        tag: str = "",
     ) -> None:
         self._clock = clock
         self._lifetime_s = lifetime_s
         self._each = each
         self._total = total
+        self._tag = tag
         self._admins = admins
         self._reserved = reserved
         self._secret = system.token_bytes(32)
@@ -128,7 +131,7 @@ class CommandSessions:
             ended = [each for each in self._sessions.values() if each.stage == "ended"]
             most = max(self._own.values(), key=len, default=[])
             self._drop(ended or (most if len(most) > 1 else []))
-        random = system.token_hex(_ID_BYTES)
+        random = self._tag + system.token_hex(_ID_BYTES)
         id_ = random + self._mark(random, requester, target)
         session = CommandSession(id_, requester, target, node, lang, used=self._clock())
         self._sessions[session.id] = session
@@ -187,7 +190,7 @@ class CommandSessions:
                 self._remove(session)
 
     def _is_ours(self, id_: str, requester: JID, target: JID) -> bool:
-        random, mark = id_[: 2 * _ID_BYTES], id_[2 * _ID_BYTES :]
+        random, mark = id_[: -2 * _MARK_BYTES], id_[-2 * _MARK_BYTES :]
         return hmac.compare_digest(
             self._mark(random, requester, target).encode(), mark.encode("utf-8", "replace")
         )

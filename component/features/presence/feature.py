@@ -1,5 +1,9 @@
 """Presence: grants subscriptions, and keeps subscribers informed."""
 
+from collections.abc import Awaitable, Callable
+
+from anyio.lowlevel import checkpoint
+
 from component.features.feature import Feature, Opened
 from component.features.presence.handlers import PresenceHandler, RosterPresence
 from component.kernel.kernel import Kernel
@@ -14,9 +18,24 @@ class PresenceFeature(Feature):
 
     def open(self, kernel: Kernel) -> Opened:
         """Make the handler: one that keeps subscriptions, or that of an account with a roster."""
-        is_component = self.settings.server.mode == "component"
-        handler = self._of_component(kernel) if is_component else _of_account(kernel)
-        return Opened(handlers=(handler,), announce=handler.announce, closing=handler.take_leave)
+        handler: PresenceHandler | RosterPresence
+        missed: Callable[[], Awaitable[None]] = checkpoint
+        if self.settings.server.mode == "component":
+            handler = self._of_component(kernel)
+            missed = handler.probe_contacts
+        else:
+            handler = _of_account(kernel)
+
+        async def take_leave() -> None:
+            if not kernel.stream.has_others():  # the agents stay available there
+                await handler.take_leave()
+
+        return Opened(
+            handlers=(handler,),
+            missed=missed,
+            announce=handler.announce,
+            closing=take_leave,
+        )
 
     def _of_component(self, kernel: Kernel) -> PresenceHandler:
         profiles = kernel.environment.catalog.profiles

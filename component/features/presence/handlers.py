@@ -5,7 +5,7 @@ subscription and announces itself to every subscriber. The server of a client st
 broadcasts our presence to the subscribers, so there is one presence to send (`RosterPresence`).
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -226,18 +226,26 @@ class PresenceHandler:
         §4.3); after each connect. Ends early when the stream is lost: the next one has its own
         announcement.
         """
-        await self._tell_all(self._available, PAUSE_S, probes=True)
+
+        def told(each: Subscription) -> Iterable[Presence]:
+            return self._available(each.owner, each.contact), *_probes(each)
+
+        await self._tell_all(told, PAUSE_S)
+
+    async def probe_contacts(self) -> None:
+        """Probe the contacts that show us their presence: another instance received it so far."""
+        await self._tell_all(_probes, PAUSE_S)
 
     async def take_leave(self) -> None:
         """Send unavailable presence to every subscriber, before the stream is closed."""
 
-        def unavailable(owner: JID, contact: JID) -> Presence:
-            return Presence(type="unavailable", from_=online(owner), to=contact)
+        def unavailable(each: Subscription) -> Iterable[Presence]:
+            return (Presence(type="unavailable", from_=online(each.owner), to=each.contact),)
 
         await self._tell_all(unavailable, 0)
 
     async def _tell_all(
-        self, presence: Callable[[JID, JID], Presence], pause_s: float, *, probes: bool = False
+        self, told: Callable[[Subscription], Iterable[Presence]], pause_s: float
     ) -> None:
         session = self._stream.connected_since
         page = await self._subscriptions.receivers(limit=_PAGE)
@@ -248,12 +256,8 @@ class PresenceHandler:
                 delivery: Delivery | None = None
                 for each in page[start : start + SLICE]:
                     if self._contacts.may_write(each.owner, each.contact):
-                        delivery = self._send(presence(each.owner, each.contact))
-                        if probes and each.state == "both":
-                            # A component has no roster on its server, so nobody else probes.
-                            delivery = self._send(
-                                Presence(type="probe", from_=each.owner, to=each.contact)
-                            )
+                        for presence in told(each):
+                            delivery = self._send(presence)
                 if delivery is not None:
                     await delivery.settled()
                 await anyio.sleep(pause_s)
@@ -262,6 +266,12 @@ class PresenceHandler:
     def _available(self, owner: JID, to: Address) -> Presence:
         host: Host = "component" if owner.local is None else "agent"
         return Presence(from_=online(owner), to=to, payloads=self._payloads(host, owner.local))
+
+
+def _probes(each: Subscription) -> Iterable[Presence]:
+    # A component has no roster on its server, so nobody else probes.
+    if each.state == "both":
+        yield Presence(type="probe", from_=each.owner, to=each.contact)
 
 
 _SEES_US: Final = ("from", "both")

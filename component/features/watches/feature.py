@@ -43,6 +43,7 @@ class WatchFeature(Feature):
             loops=(watcher.run,),
             forget=rows.forget,
             connected=watcher.connected,
+            missed=watcher.subscribe_again,
             disconnected=watcher.disconnected,
             leaving=watcher.leave_rooms,
             task_ended=watcher.task_ended,

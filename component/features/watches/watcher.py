@@ -6,6 +6,7 @@ from typing import Any, Final
 import anyio
 import structlog
 from anyio.abc import TaskGroup, TaskStatus
+from anyio.lowlevel import checkpoint
 
 from component.features.watches import rows as watch_rows
 from component.features.watches import sources
@@ -91,6 +92,12 @@ class Watcher:
         self._is_connected = True
         for source in self._sources.values():
             source.connected()
+
+    async def subscribe_again(self) -> None:
+        """Subscribe again, and catch up with what was missed."""
+        if self._is_connected:
+            self.connected()
+        await checkpoint()
 
     def disconnected(self) -> None:
         """Stop observing: the session has ended. Never waits."""

@@ -1,6 +1,6 @@
 """Keeps the connection to the server: connect, serve, back off, connect again."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
 import anyio
@@ -9,7 +9,7 @@ import structlog
 from component import system
 from component.config.server import Server
 from component.link.connection.failure import ConnectionFailed
-from component.link.connection.live import LiveStream, Receiver
+from component.link.connection.live import LiveStream, Receiver, StanzaEvent
 from component.link.connection.probe import Probes
 from component.link.connection.stream import Opened, link_for
 from component.link.connection.transport import Transport, connect
@@ -50,6 +50,8 @@ _log = structlog.get_logger("component.connection")
 Connect: TypeAlias = Callable[[Server], Awaitable[Transport]]
 """Opens a connection to the server; see `component.link.connection.transport.connect`."""
 
+_PROBES_BYTES: Final = 65_536
+"""The size of probes that may wait."""
 _RESET: Final = ("silent", "not-reading")
 _STANDBY_S: Final = 5.0
 """The longest pause while another process is connected, because we can connect as soon as
@@ -87,7 +89,7 @@ class Connection:
         self._back_off = BackOff(shortest, longest, draw)
         self._standby = BackOff(shortest, min(longest, _STANDBY_S), draw)
         self._link = link_for(server)
-        self._probes = Probes(server.address)
+        self._probes = Probes(server.address, receiver.tag, server.component_number)
         kind = "domain" if server.mode == "component" else "account"
         self._log = _log.bind(**{kind: server.address})
         self._in_session = False  # what the receiver was told last
@@ -154,6 +156,21 @@ class Connection:
             return True
         live = self._live
         return live is not None and await live.handled()
+
+    def one_more(self, receiver: Receiver) -> "Connection":
+        """Return one more connection of this instance, which only receives: a probe that is sent on
+        one of them may return on any.
+        """
+        more = Connection(self._server, Outbox(_PROBES_BYTES), receiver, connect=self._connect)
+        more._probes = self._probes
+        return more
+
+    async def hand_over(self, stanzas: Sequence[StanzaEvent]) -> None:
+        """Handle stanzas that another instance has received for this one; without a stream nobody
+        waits for them any more.
+        """
+        if self._live is not None:
+            await self._live.hand_over(stanzas)
 
     async def _serve_once(self) -> ConnectionFailed:
         """Run one connection until it ends; return why it ended."""

@@ -148,6 +148,14 @@ def handshake_timed_out(server: Server) -> ConnectionFailed:
 
 def silent(server: Server) -> ConnectionFailed:
     """Return the failure of a half-open connection: nothing arrives, not even our own probe."""
+    if server.component_number > 1:
+        return ConnectionFailed(
+            "silent",
+            f"Nothing came from {_peer(server)}, nor within {server.probe_timeout_s:g} s after"
+            f" probes: it balances no stanzas to this connection. If that goes on, compare"
+            " component_number in [server] with that of domain_balancing in ejabberd.yml, and look"
+            f" for connections of other programs for {server.address}.",
+        )
     return ConnectionFailed(
         "silent",
         f"Nothing came from {_peer(server)} for {server.read_timeout_s:g} s, nor within "

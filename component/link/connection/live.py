@@ -38,7 +38,14 @@ limited. Receivers limit the stanzas of each sender, so this is normally not rea
 
 
 class Receiver:
-    """Receives the events of the connection. None of its methods may wait or raise."""
+    """Receives the events of the connection. None of its methods may wait or raise.
+
+    Attributes:
+        tag: identifies this instance at the beginning of the ids of IQs; empty if it is the only
+            one.
+    """
+
+    tag: str = ""
 
     def connected(self) -> None:
         """Note that a session has begun: stanzas in the outbox are sent from now on.
@@ -101,10 +108,10 @@ class LiveStream(OutputStream):
         self._failure: ConnectionFailed | None = None
         self._send_failure: ConnectionFailed | None = None
         self._last_read = self._last_sent = anyio.current_time()
-        self._probed_at: float | None = None
+        # A connection among which stanzas are balanced may have got no share of them.
+        self._probed_at = self._last_read if probes.at_once > 1 else None
         self._confirming = anyio.Lock()
         self._confirmations = 0  # how often it was confirmed that the server has handled our output
-        self._changed = anyio.Event()  # a probe has returned, or the stream has ended
 
     async def run(self, first: Sequence[StreamEvent]) -> ConnectionFailed:
         """Serve the stream until it ends, starting with events that were already received.
@@ -147,6 +154,13 @@ class LiveStream(OutputStream):
             self._outbox.stop()
             self._end(failure.not_reading(self._server, 2 * self._outbox.limit_bytes))
 
+    async def hand_over(self, stanzas: Sequence[StanzaEvent]) -> None:
+        """Handle stanzas that another instance has received for this one."""
+        self._hand_over(stanzas)
+        while self._waiting:
+            await anyio.lowlevel.checkpoint()
+            self._hand_over([])
+
     async def handled(self) -> bool:
         """Wait until the server has handled everything that was written so far; return False if the
         stream ended before that.
@@ -174,7 +188,7 @@ class LiveStream(OutputStream):
             self._outbox.put(self._probes.make())
             with anyio.move_on_after(self._server.probe_timeout_s / REPEATS):
                 while self._failure is None and self._probes.returned < first:
-                    await self._changed.wait()
+                    await self._probes.changed.wait()
             if self._probes.returned >= first:
                 return True
         return self._failure is None
@@ -247,8 +261,6 @@ class LiveStream(OutputStream):
                 for event in events
                 if isinstance(event, _STANZAS) and not self._probes.is_one(event)
             ]
-            if len(stanzas) < len(events):
-                self._change()
         if stanzas or self._waiting or self._session.pending:
             # Output that is put in the meantime is sent afterwards, without a task.
             self._outbox.held = True
@@ -277,13 +289,9 @@ class LiveStream(OutputStream):
                 self._transport.try_send(reply)
         self._end(ended_by(event, self._server, established=True))
 
-    def _change(self) -> None:
-        self._changed.set()
-        self._changed = anyio.Event()
-
     def _end(self, reason: ConnectionFailed) -> None:
         self._failure = self._failure or reason
-        self._change()
+        self._probes.change()
         self._scope.cancel()
 
     # -- writing ---------------------------------------------------------------------------------
@@ -345,7 +353,8 @@ class LiveStream(OutputStream):
                     return
                 if now >= next_probe:
                     next_probe = now + server.probe_timeout_s / REPEATS
-                    outbox.put(self._probes.make())
+                    for _ in range(self._probes.at_once):
+                        outbox.put(self._probes.make())
                 due = min(next_probe, self._probed_at + server.probe_timeout_s)
             # While output waits the connection is not idle but full.
             if now >= self._last_sent + server.keepalive_s:

@@ -23,37 +23,54 @@ REPEATS: Final = 6
 domain over all its connections, so a single probe may arrive at another instance.
 """
 
+_FOR_EACH: Final = 4
+"""With these probes for each connection, and `REPEATS`, one of 10,000,000,000 attempts finds no
+probe that the server balances to this one.
+"""
 _CLOSING_S: Final = 2.0
 
 
 class Probes:
     """Makes pings to our own address, and recognises them when they return.
 
+    If the server balances stanzas among several connections by their senders, a ping from our own
+    address always arrives on the same connection, which may not be this one. So each ping has
+    another sender then.
+
     Args:
         address: the component's domain, or the client's full address.
+        tag: identifies this instance at the beginning of each id; empty if it is the only one.
+        connections: among how many connections the server balances stanzas.
 
     Attributes:
+        at_once: how many probes to send at a time, so that one of them returns on this connection.
         used: whether a probe was sent; until then nothing can return.
         made: the number of probes so far.
         returned: the highest number of a probe that has returned.
+        changed: set when a probe has returned, or a stream has ended; then replaced.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, tag: str = "", connections: int = 1) -> None:
+        self.at_once = 1 if connections == 1 else _FOR_EACH * connections
         self.used = False
         self.address = address
         self.made = 0
         self.returned = 0
+        self.changed = anyio.Event()
         # Nobody else can guess our ids, so no other stanza is mistaken for a probe.
-        self._prefix = f"probe-{system.token_hex(8)}-"
+        self._prefix = f"{tag}probe-{system.token_hex(8)}-"
 
     def make(self) -> str:
         """Return the next probe, as XML."""
         self.used = True
         self.made += 1
+        sender = self.address
+        if self.at_once > 1:
+            sender = f"probe-{system.token_hex(4)}@{sender}"
         probe = IQ(
             type="get",
             id=f"{self._prefix}{self.made}",
-            from_=self.address,
+            from_=sender,
             to=self.address,
             payload=Ping(),
         )
@@ -66,7 +83,13 @@ class Probes:
             return False
         with contextlib.suppress(ValueError):
             self.returned = max(self.returned, int(id_.removeprefix(self._prefix)))
+        self.change()
         return True
+
+    def change(self) -> None:
+        """Wake those who wait for a probe."""
+        self.changed.set()
+        self.changed = anyio.Event()
 
 
 class Established(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,13 +137,14 @@ async def probe_once(server: Server) -> Established:
 
 
 async def _round_trip(transport: Transport, opened: Opened, server: Server) -> float:
-    probes, session = Probes(opened.address), opened.session
+    probes = Probes(opened.address, connections=server.component_number)
+    session = opened.session
     # no probe was sent yet, but the stream may have ended
     _came_back(opened.events, probes, server)
     for _ in range(REPEATS):
         sent = anyio.current_time()
         with anyio.move_on_after(server.probe_timeout_s / REPEATS):
-            await _say(session, probes.make().encode())
+            await _say(session, "".join(probes.make() for _ in range(probes.at_once)).encode())
             while not _came_back(
                 session.receive(await hear(transport, server, established=True)), probes, server
             ):

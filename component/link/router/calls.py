@@ -38,6 +38,7 @@ class Calls:
         default: the address that asks unless another one is given.
         timeout_s: seconds to wait for an answer unless another time is given.
         known_errors: the application conditions to decode from an error unless others are given.
+        tag: identifies this instance at the beginning of each id; empty if it is the only one.
     """
 
     def __init__(
@@ -46,11 +47,13 @@ class Calls:
         default: JID,
         timeout_s: float,
         known_errors: tuple[type[Payload], ...] = (),
+        tag: str = "",
     ) -> None:
         self._outbox = outbox
         self._default = default
         self._timeout_s = timeout_s
         self._known_errors = known_errors
+        self._tag = tag
         self._waiting: dict[tuple[str, JID], _Call] = {}
 
     async def call(
@@ -72,7 +75,7 @@ class Calls:
                 the connection to the server was lost while waiting; ``policy-violation`` when the
                 answer cannot be read; ``undefined-condition`` when it is no ``expected``.
         """
-        iq = IQ(type=type_, id=_new_id(), to=to, from_=from_ or self._default, payload=payload)
+        iq = IQ(type=type_, id=self._new_id(), to=to, from_=from_ or self._default, payload=payload)
         answer = await self._answer(iq, to, timeout_s, known_errors)
         return _expect(expected, answer)
 
@@ -87,7 +90,7 @@ class Calls:
         known_errors: tuple[type[Payload], ...] | None = None,
     ) -> P | None:
         """Send an IQ whose result may have no payload, like `call`; return None if it has none."""
-        iq = IQ(type=type_, id=_new_id(), to=to, from_=from_ or self._default, payload=payload)
+        iq = IQ(type=type_, id=self._new_id(), to=to, from_=from_ or self._default, payload=payload)
         answer = await self._answer(iq, to, None, known_errors)
         return _expect(expected, answer) if answer.payload_names else None
 
@@ -142,6 +145,9 @@ class Calls:
                 text = "the connection to the server was lost while waiting"
                 call.end(StanzaError("remote-server-timeout", text))
 
+    def _new_id(self) -> str:
+        return self._tag + system.token_urlsafe(9)
+
     def _waiting_for(self, id_: str | None, sender: str | None) -> _Call | None:
         """Return the call that still waits for this id from this address."""
         if id_ is None or sender is None:
@@ -152,10 +158,6 @@ class Calls:
             return None
         call = self._waiting.get((id_, peer))
         return None if call is None or call.outcome is not None else call
-
-
-def _new_id() -> str:
-    return system.token_urlsafe(9)
 
 
 def _expect(cls: type[P], answer: Incoming) -> P:

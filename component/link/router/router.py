@@ -73,6 +73,8 @@ class RouterOptions(msgspec.Struct, frozen=True):
         retry_after_s: seconds named in the retry hint of a temporary refusal.
         call_timeout_s: seconds to wait for the answer to an outgoing IQ.
         max_stanza_bytes: the largest stanza to send; servers close the stream on larger ones.
+        tag: identifies this instance at the beginning of the ids of outgoing IQs; empty if it is
+            the only one.
     """
 
     shares: Shares = Shares()
@@ -81,6 +83,7 @@ class RouterOptions(msgspec.Struct, frozen=True):
     retry_after_s: int = 5
     call_timeout_s: float = 30.0
     max_stanza_bytes: int = 262_144
+    tag: str = ""
 
 
 class Router:
@@ -121,7 +124,9 @@ class Router:
         self._senders = senders
         self._admission = AdmissionGate(options.shares, options.admins)
         self.serve(routes, options)
-        self._calls = Calls(outbox, addresses.default, options.call_timeout_s, faults.known)
+        self._calls = Calls(
+            outbox, addresses.default, options.call_timeout_s, faults.known, options.tag
+        )
         self.call, self.call_optional = self._calls.call, self._calls.call_optional
         self._work = RunningHandlers(self._admission, self._replies, options.request_timeout_s)
         self._queue = FairQueue()

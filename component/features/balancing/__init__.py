@@ -1,0 +1,1 @@
+"""Several instances at one domain, among whose connections ejabberd balances the stanzas."""
