@@ -93,6 +93,7 @@ endif
 servers: $(STAMP)
 	tests/tools/debian.sh $(VENV)
 	tests/tools/mcp-servers.sh $(VENV)
+	tests/tools/javascript.sh $(VENV)
 	$(BIN)/python -m tests.component.sandbox.guests
 
 reference: $(STAMP)

@@ -68,7 +68,11 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--insecure", is_flag=True, help="Allow unverified and unencrypted streams. For tests."
 )
-@click.option("--ca-file", help="PEM file of an authority to trust besides the system's.")
+@click.option(
+    "--ca-file",
+    type=click.Path(dir_okay=False, exists=True),
+    help="PEM file of an authority to trust besides the system's.",
+)
 @click.option(
     "--users",
     metavar="DOMAIN",

@@ -102,7 +102,8 @@ def _client(options: CommandLineOptions) -> "ClientDriver":
     if options.second_jid is not None:
         if options.second_password_env is None:
             raise click.UsageError("--second-jid needs --second-password-env.")
-        stranger = Account(options.second_jid, _secret(options.second_password_env))
+        secret = _secret(options.second_password_env)
+        stranger = Account(options.second_jid, secret, ("--second-jid", "--second-password-env"))
     return ClientDriver(
         Server(options.host, options.port, options.ca_file, options.insecure),
         Account(options.jid, _secret(options.password_env)),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from component import system
-from component.cli.frame import Fault
+from component.cli.frame import Fault, Interrupted
 
 if TYPE_CHECKING:
     from component.config import Settings
@@ -114,7 +114,7 @@ def demo(
         # The reader has closed the pipe; click exits quietly if the error is not in a group.
         raise BrokenPipeError(errno.EPIPE, "nobody reads any more") from None
     if interrupted:
-        raise click.Abort
+        raise Interrupted
 
 
 async def _show(

@@ -26,6 +26,7 @@ class ExitCode(IntEnum):
     FAILURE = 1
     USAGE = 2
     CONFIG = 78
+    INTERRUPTED = 130
 
     @property
     def meaning(self) -> str:
@@ -38,6 +39,7 @@ _MEANINGS = {
     ExitCode.FAILURE: "the command failed; stderr says why",
     ExitCode.USAGE: "the command line is wrong",
     ExitCode.CONFIG: "the configuration is missing or wrong; stderr names the keys",
+    ExitCode.INTERRUPTED: "it was interrupted by Ctrl-C",
 }
 
 
@@ -99,6 +101,17 @@ class LazyGroup(click.Group):
             extra.setdefault("color", False)
         return super().make_context(*args, **extra)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; Ctrl-C ends it with a line and exit code 130. Raises Interrupted."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            pass
+        except BaseExceptionGroup as group:  # of an event loop; other errors in it are consequences
+            if group.subgroup(KeyboardInterrupt) is None:
+                raise
+        raise Interrupted
+
 
 class Fault(click.ClickException):
     """Ends the command with sentences on stderr, a line each, and exit code 1."""
@@ -116,6 +129,20 @@ class Fault(click.ClickException):
         color = False if os.environ.get("NO_COLOR") else self.show_color
         for sentence in self.sentences:
             click.echo(f"{mark} {sentence}", file=file, err=True, color=color)
+
+
+class Interrupted(click.ClickException):
+    """Ends the command with one line on stderr and the exit code of a shell for SIGINT."""
+
+    exit_code = ExitCode.INTERRUPTED
+
+    def __init__(self) -> None:
+        """Create the error."""
+        super().__init__("Interrupted.")
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the line, below the `^C` that terminals show."""
+        click.echo(f"\n{self.message}", file=file, err=True)
 
 
 class ConfigFault(Fault):
@@ -157,13 +184,6 @@ def print_json(value: Any) -> None:
 def interactive() -> bool:
     """Return whether there is a terminal to ask on."""
     return sys.stdin.isatty() and sys.stderr.isatty()
-
-
-def confirm_or_exit(question: str) -> None:
-    """Ask on the terminal, and end the command unless the answer is yes."""
-    if not click.confirm(question, err=True):
-        click.echo("Cancelled: nothing was changed.", err=True)
-        raise click.exceptions.Exit(ExitCode.FAILURE)
 
 
 def load_settings(path: Path) -> "Settings":

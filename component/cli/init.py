@@ -1,6 +1,7 @@
 """`xmpp-agent init`: writes agent.toml and the secret, and prints the server's configuration."""
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ import click
 
 from component import system
 from component.cli.frame import Fault, interactive
+from component.cli.prompts import Prompt, one_of
 from component.private import make_directory, open_private
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -155,14 +157,15 @@ def init(
         )
 
     if interactive():
-        domain = domain or click.prompt("Domain of the agent (such as agent.example.com)", err=True)
+        label = "Domain of the agent, such as agent.example.com"
+        domain = domain or Prompt(label, _domain).ask()
         server = server or _ask_server()
-        host = host or click.prompt("Host name of the XMPP server", default="localhost", err=True)
-        port = port or click.prompt(
-            "Port on which the server accepts components",
-            default=_default_port(server),
-            type=click.IntRange(1, 65535),
-            err=True,
+        host = host or Prompt("Host name of the XMPP server", _host, "localhost").ask()
+        port = (
+            port
+            or Prompt(
+                "Port on which the server accepts components", _port, str(_default_port(server))
+            ).ask()
         )
     if not domain:
         raise click.UsageError(
@@ -187,10 +190,29 @@ def init(
 
 
 def _ask_server() -> str | None:
-    answer: str = click.prompt(
-        "XMPP server", type=click.Choice([*_SERVERS, "other"]), default="prosody", err=True
-    )
+    choices = (*_SERVERS, "other")
+    answer = Prompt(f"XMPP server ({', '.join(choices)})", one_of(*choices), "prosody").ask()
     return None if answer == "other" else answer
+
+
+def _domain(text: str) -> str:
+    try:
+        _text(text.strip(), "localhost", DEFAULT_PORTS["prosody"])
+    except Fault as fault:
+        raise ValueError(" ".join(fault.sentences)) from None
+    return text.strip()
+
+
+def _host(text: str) -> str:
+    if not re.fullmatch(r"[\w.:-]+", text.strip()):
+        raise ValueError("expected a host name or an IP address")
+    return text.strip()
+
+
+def _port(text: str) -> int:
+    if not text.strip().isdecimal() or not 1 <= int(text) <= 65535:
+        raise ValueError("expected a number from 1 to 65535")
+    return int(text)
 
 
 def _default_port(server: str | None) -> int:
@@ -209,7 +231,7 @@ def _text(domain: str, host: str, port: int) -> str:
 
     if not domain.partition(".")[2]:
         raise Fault(
-            f"--domain {domain} has only one label: use a subdomain of your users' domain, such"
+            f"the domain {domain} has only one label: use a subdomain of your users' domain, such"
             " as agent.example.com"
         )
     # The secret is not needed to check the other settings.

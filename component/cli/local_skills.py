@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
@@ -14,12 +14,14 @@ import click
 import msgspec
 
 from component import system
-from component.cli.frame import Fault, interactive, load_settings
+from component.cli import frame
+from component.cli.frame import Fault, load_settings
+from component.cli.prompts import InputEnded, Prompt
 from component.skills import errors, operations
-from component.skills.inputs import Param, schema_inputs
+from component.skills.form_fields import ABSENT, Property, properties_of
+from component.skills.inputs import SchemaInputs, schema_inputs
 from component.skills.loading import load_module, skills_of
 from component.skills.manifest import FILE, ManifestError
-from component.skills.params import Reader
 
 if TYPE_CHECKING:
     from component.config import Settings
@@ -104,9 +106,6 @@ def _one(found: Sequence[Skill], wanted: str, where: str) -> Skill:
     return named[0]
 
 
-T = TypeVar("T")
-
-
 class TerminalHost(operations.PartialHost):
     """Performs operations without a service: steps run and are not recorded, and nothing survives
     the command.
@@ -131,11 +130,20 @@ class TerminalHost(operations.PartialHost):
         return await work(f"{self.key} {step.name}")
 
     async def _do_ask(self, asked: operations.AskPrincipal) -> bytes:
-        if not interactive():
-            raise errors.UsageError(
-                f"The skill asks {asked.question!r}, and there is no terminal to answer on."
-            )
-        return await system.in_thread(_ask, asked, abandon_on_cancel=True)
+        schema = msgspec.json.decode(asked.schema, type=dict[str, Any])
+        decline = " (Ctrl-D declines)" if frame.interactive() else ""
+        click.echo(f"{asked.question}{decline}", err=True)
+        try:
+            return msgspec.json.encode(await ask_for_object(schema))
+        except InputEnded as ended:
+            if frame.interactive():
+                click.echo("Declined.", err=True)
+                raise errors.Denied("declined on the terminal") from None
+            names = ", ".join(one.name for one in properties_of(schema))
+            raise Fault(
+                f"{ended} Answer the skill on a terminal, or write a line for each of these to"
+                f" standard input: {names}."
+            ) from None
 
     async def _do_sleep(self, sleep: operations.Sleep) -> None:
         await anyio.sleep(sleep.seconds)
@@ -146,29 +154,47 @@ class TerminalHost(operations.PartialHost):
         )
 
 
-def _ask(asked: operations.AskPrincipal) -> bytes:
-    """Ask for each field on the terminal, and return the answer as JSON. Raises Denied."""
-    click.echo(asked.question, err=True)
-    inputs = schema_inputs(msgspec.json.decode(asked.schema, type=dict[str, Any]))
+async def ask_for_object(schema: dict[str, Any]) -> dict[str, Any]:
+    """Ask for each property of a schema, and return their values, which fit it.
+
+    Raises InputEnded, and Fault if there is no terminal to ask again on.
+    """
     while True:
+        values = await ask_for_properties(schema)
         try:
-            texts = [(one, _prompt(one, inputs.readers.get(one.name))) for one in inputs.params]
-        except click.Abort:
-            raise errors.Denied("declined on the terminal") from None
-        try:
-            values: Any = {
-                one.name: inputs.readers[one.name].one(text) if one.name in inputs.readers else text
-                for one, text in texts
-                if text
-            }
-            return msgspec.json.encode(
-                values if inputs.complete is None else inputs.complete(values)
-            )
-        except (ValueError, errors.InvalidParam) as error:  # of a reader
+            schema_inputs(schema).complete(values)
+        except errors.InvalidParam as error:  # of values that do not fit together
+            if not frame.interactive():
+                raise Fault(str(error)) from None
             click.echo(str(error), err=True)
+        else:
+            return values
 
 
-def _prompt(param: Param, reader: Reader | None) -> str:
-    words = param.name if reader is None else f"{param.name} ({reader.expected})"
-    found: str = click.prompt(words, default=None if param.required else "", err=True)
-    return found
+async def ask_for_properties(schema: dict[str, Any], names: Collection[str] = ()) -> dict[str, Any]:
+    """Ask for the properties of these names, by default for all, and return their values, each of
+    which is valid. Raises like `ask_for_object`.
+    """
+    inputs = schema_inputs(schema)
+    asked = [one for one in properties_of(schema) if not names or one.name in names]
+    values = {one.name: await _prompt(one, inputs).ask_in_loop() for one in asked}
+    return {name: value for name, value in values.items() if value is not ABSENT}
+
+
+def _prompt(one: Property, inputs: SchemaInputs) -> Prompt[Any]:
+    several = one.kind in ("lines", "choices")
+
+    def read(line: str) -> Any:
+        if one.required and not one.nullable and not line.strip():
+            raise ValueError("an answer is needed")
+        value = one.read([part.strip() for part in line.split(",")] if several else [line])
+        if value is not ABSENT:
+            for mismatch in inputs.validator.mismatches({one.name: value}):
+                if mismatch.member == one.name:  # others are not asked yet
+                    raise ValueError(mismatch.reason)
+        return value
+
+    default = ", ".join(one.shown_default()) or None
+    optional = "" if one.required or default else ", may be empty"
+    what = f"{one.reader.expected}{', separated by commas' if several else ''}{optional}"
+    return Prompt(f"{one.title or one.name} ({what})", read, default)

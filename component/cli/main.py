@@ -51,5 +51,8 @@ def _run(config: Path) -> int:
         fault.show()
         return fault.exit_code
     except KeyboardInterrupt:
-        print("\nAborted!", file=sys.stderr)
-        return 1
+        from component.cli.frame import Interrupted  # noqa: PLC0415
+
+        interrupted = Interrupted()
+        interrupted.show()
+        return interrupted.exit_code

@@ -15,6 +15,7 @@ import click
 
 from component import logs  # the first, as it imports structlog without rich
 from component.cli import frame
+from component.cli.prompts import confirm_or_exit
 from component.commands import AnyCommand, AnyOutline, CommandError
 from component.control.client import ControlAnswer, ControlError, ControlRequest, ask
 
@@ -136,7 +137,7 @@ def _ask_first(question: str) -> None:
         raise click.UsageError(
             "This cannot be undone, and there is no terminal to ask for confirmation: add --yes."
         )
-    frame.confirm_or_exit(question)
+    confirm_or_exit(question)
 
 
 def _text(value: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import importlib.util
+import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,10 +14,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from component.cli.frame import ExitCode, Fault, config_option, json_option, print_json
+from component.cli import frame
+from component.cli.frame import (
+    ExitCode,
+    Fault,
+    config_option,
+    json_option,
+    print_json,
+)
 
 if TYPE_CHECKING:
     from component.skills.outputs import Part, SkillResult
+    from component.skills.skill import Skill
 
 
 _TEMPLATES: Final = Path(__file__).with_name("templates")
@@ -141,8 +150,9 @@ def call(
     """Call a skill on this machine; no server is needed.
 
     NAME is a Python file (with several skills: FILE:SKILL), the directory of a skill, or the name
-    of a configured skill; without a configuration, of a built-in one. Questions of the skill are
-    asked on the terminal. The exit code is 1 if the skill reports an error.
+    of a configured skill; without a configuration, of a built-in one. Questions of the skill, and
+    parameters that are missing, are asked for on the terminal; without one, answers to questions
+    are read from standard input, a line each. The exit code is 1 if the skill reports an error.
 
     \b
     Examples:
@@ -185,7 +195,7 @@ async def _call(
     fault: Fault | None = None
     async with opened(name, config, trusted=trusted) as skill:
         try:
-            arguments = prepare(skill, texts, json_params)
+            arguments = prepare(skill, texts, json_params or await _missing(skill, texts))
             context = Context(
                 principal=principal,
                 sender=f"{principal}/terminal",
@@ -201,12 +211,32 @@ async def _call(
             fault = Fault(str(error), f"The parameters are: {known or 'none'}.")
         except SkillFailed as error:
             cause = error.__cause__
-            fault = Fault(str(error) if cause is None else f"{type(cause).__name__}: {cause}")
-            fault.__cause__ = cause
+            if isinstance(cause, Fault):  # of the terminal
+                fault = cause
+            else:
+                fault = Fault(str(error) if cause is None else f"{type(cause).__name__}: {cause}")
+                fault.__cause__ = cause
         except CALL_ERRORS as error:
             fault = Fault(str(error))
     assert fault is not None, "it has returned otherwise"
     raise fault
+
+
+async def _missing(skill: Skill, texts: Sequence[tuple[str, str]]) -> str | None:
+    """Ask for the required parameters that were not given, and return them as JSON. Raises Fault
+    without a terminal.
+    """
+    from component.cli.local_skills import ask_for_properties  # noqa: PLC0415
+
+    given = {name for name, _ in texts}
+    names = [one.name for one in skill.inputs.params if one.required and one.name not in given]
+    if not names:
+        return None
+    if not frame.interactive():
+        raise Fault(
+            f"Parameters are missing: {', '.join(names)}. Add them, such as {names[0]}=VALUE."
+        )
+    return json.dumps(await ask_for_properties(dict(skill.input_schema), names))
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -9,6 +9,7 @@ import click
 
 from component.cli import frame
 from component.cli.operator import ServiceCommand, ask_about, print_answer
+from component.cli.prompts import confirm_or_exit
 
 if TYPE_CHECKING:
     from component.config import Settings
@@ -199,7 +200,7 @@ def approve(name: str, trusted: bool, digest: str, yes: bool, as_json: bool, con
             )
         found = ask_about(settings, "show-skill", {"name": name})
         click.echo(found.text, err=True)
-        frame.confirm_or_exit(f"Approve {name}?")
+        confirm_or_exit(f"Approve {name}?")
         # What was shown is approved, even if a file has changed meanwhile.
         digest = digest or json.loads(bytes(found.value))["digest"]
     _check_installed(settings)

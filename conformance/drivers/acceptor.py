@@ -102,7 +102,10 @@ class AcceptorDriver:
         try:
             listener = await anyio.create_tcp_listener(local_host=self.host, local_port=self.port)
         except OSError as error:
-            raise DriverError(f"Cannot listen on {self.host}:{self.port}: {error}") from None
+            raise DriverError(
+                f"Cannot listen on {self.host}:{self.port} ({error}): name a free port, and an"
+                " address of this machine, with --acceptor."
+            ) from None
         self.port = listener.extra(SocketAttribute.local_port)  # noqa: S610 - no Django here
         self._listens = True
         over = anyio.Event()
@@ -142,7 +145,8 @@ class AcceptorDriver:
             if self._stream is None:
                 raise DriverError(
                     f"Nobody connected to {self.host}:{self.port} within {HANDSHAKE:g} s."
-                    " Point the target's component connection there."
+                    " Point the target's component connection there, or name another place with"
+                    " --acceptor."
                 )
             self._link = Link(self._stream, self._wire, self._opening, self.domain)
             await stack.enter_async_context(self._link.running(deliver))
@@ -166,12 +170,17 @@ class AcceptorDriver:
     def _opening(self, event: ComponentStreamEvent) -> bytes:
         match event:
             case StreamOpened(to=to) if to != self.domain:
-                raise DriverError(f"The target wants to be {to}, not {self.domain}.")
+                raise DriverError(
+                    f"The target wants to be {to}, not {self.domain}: name that as the TARGET."
+                )
             case StreamOpened():
                 return self._wire.open(secrets.token_hex(8), self._secret)
             case HandshakeReceived(valid=True):
                 return self._wire.accept()
             case HandshakeReceived():
-                raise DriverError("The target does not know the secret that it was to be given.")
+                raise DriverError(
+                    "The target does not prove the secret: give it the one in the variable that"
+                    " --secret-env names."
+                )
             case _:
                 return b""

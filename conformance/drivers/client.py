@@ -5,11 +5,11 @@ parser are independent. slixmpp requires asyncio, so this driver works on that e
 """
 
 import contextlib
+import logging
 import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, tostring
 
@@ -17,17 +17,28 @@ import anyio
 
 from conformance.drivers import Cast, Deliver, DriverError, Part
 from conformance.drivers.deliveries import Deliveries
+from conformance.drivers.failures import ended, no_answer, no_connection, not_xmpp, tls_failed
 from conformance.drivers.link import HANDSHAKE
 from conformance.model import Ability
 from xep.stanza import Incoming
 
+_PORT = 5222
+_STREAM = "{http://etherx.jabber.org/streams}stream"
+
 
 @dataclass(frozen=True)
 class Account:
-    """An account to log in with."""
+    """An account to log in with.
+
+    Attributes:
+        jid: its address.
+        password: its password.
+        options: the options of the command line that set the two.
+    """
 
     jid: str
     password: str
+    options: tuple[str, str] = ("--jid", "--password-env")
 
 
 @dataclass(frozen=True)
@@ -149,23 +160,36 @@ class _Session:
         self._account = account
         self._server = server
         self._changed = anyio.Event()
-        self._why = ""
+        self._peer = ""
+        self._attempt: Any = None  # the error of the last attempt to connect
+        self._refusals: list[str] = []
+        self._failure: DriverError | None = None
         self._priority = priority
         self._xmpp = _client(server, account, lambda element: deliver(_incoming(element)))
 
     async def open(self) -> None:
         xmpp = self._xmpp
-        xmpp.add_event_handler("session_start", self._started)
-        xmpp.add_event_handler("failed_all_auth", self._failed("the password is not accepted"))
-        xmpp.add_event_handler("ssl_invalid_chain", self._failed("its certificate is not trusted"))
-        xmpp.add_event_handler("connection_failed", self._failed("nobody listens there"))
-        xmpp.add_event_handler("disconnected", self._failed("the stream ended"))
-        xmpp.connect(self._server.host, self._server.port)
+        domain = self._account.jid.partition("/")[0].rpartition("@")[2]
+        host, port = self._server.host or domain, self._server.port or _PORT
+        self._peer = f"{host}:{port}"
+        for event, handler in (
+            ("session_start", self._started),
+            ("connection_failed", self._not_connected),
+            ("unreachable", lambda _: self._fail(no_connection(self._peer, self._attempt))),
+            ("ssl_invalid_chain", lambda e: self._fail(tls_failed(self._peer, domain, e))),
+            ("failed_auth", lambda stanza: self._refusals.append(stanza["condition"])),
+            ("failed_all_auth", self._not_authenticated),
+            ("stream_error", self._stream_failed),
+            ("disconnected", self._ended),
+        ):
+            xmpp.add_event_handler(event, handler)
+        # By default the domain's records in DNS say where its server is.
+        given = self._server.host is not None or self._server.port is not None
+        xmpp.connect(*((host, port) if given else ()))
         with anyio.move_on_after(HANDSHAKE):
             await self._changed.wait()
         if not self.jid:
-            why = self._why or f"it took more than {HANDSHAKE:g} s"
-            raise DriverError(f"Cannot log in as {self._account.jid}: {why}.")
+            raise self._failure or no_answer(self._peer, HANDSHAKE)
 
     def send(self, xml: str) -> None:
         if not self._xmpp.is_connected():
@@ -183,12 +207,47 @@ class _Session:
         self.jid = str(self._xmpp.boundjid)
         self._changed.set()
 
-    def _failed(self, why: str) -> Callable[[object], None]:
-        def failed(_event: object) -> None:
-            self._why = self._why or why
-            self._changed.set()
+    def _fail(self, failure: DriverError) -> None:
+        self._failure = self._failure or failure  # the first one is the cause of the others
+        self._changed.set()
 
-        return failed
+    def _not_connected(self, error: object) -> None:
+        self._attempt = error  # there may be other addresses
+
+    def _not_authenticated(self, _event: object) -> None:
+        xmpp, jid, (jid_option, password_option) = (
+            self._xmpp,
+            self._account.jid,
+            self._account.options,
+        )
+        offered = ", ".join(sorted(xmpp.plugin["feature_mechanisms"].mech_list)) or "none"
+        if self._refusals:
+            why = (
+                f"{self._peer} does not accept the password of {jid} ({self._refusals[0]}): correct"
+                f" {jid_option}, or the variable that {password_option} names."
+            )
+        elif "starttls" not in xmpp.features and not self._server.insecure:
+            why = (
+                f"{self._peer} offers no encryption, so the password of {jid} is not sent: turn"
+                " STARTTLS on, or allow it on a test server with --insecure."
+            )
+        else:
+            why = (
+                f"{self._peer} offers {jid} no mechanism that can be used here (it offers:"
+                f" {offered}): turn SCRAM-SHA-256, SCRAM-SHA-1 or PLAIN on in the server, or use"
+                f" another account with {jid_option}."
+            )
+        self._fail(DriverError(why))
+
+    def _stream_failed(self, error: Any) -> None:
+        self._fail(ended(self._peer, str(error["condition"]), self._account.options[0]))
+
+    def _ended(self, _reason: object) -> None:
+        if self._xmpp.starts_tls:
+            return  # why TLS failed comes after this
+        opened = self._xmpp.opened
+        option = self._account.options[0]
+        self._fail(ended(self._peer, "", option) if opened else not_xmpp(self._peer, "clients"))
 
 
 def _only_new(deliveries: Deliveries, deliver: Deliver) -> Deliver:
@@ -210,11 +269,32 @@ def _client(server: Server, account: Account, take: Callable[[Element], None]) -
         ) from None
 
     class Client(slixmpp.ClientXMPP):
+        opened = False  # whether the peer has opened an XMPP stream
+        starts_tls = False
+
+        def start_stream_handler(self, xml: Element) -> None:
+            self.opened = self.opened or xml.tag == _STREAM
+            super().start_stream_handler(xml)  # type: ignore[no-untyped-call]  # slixmpp's
+
+        async def start_tls(self) -> bool:
+            self.starts_tls = True
+            succeeded = bool(await super().start_tls())
+            self.starts_tls = False
+            if not succeeded:
+                self.event("disconnected", None)
+            return succeeded
+
+        def reschedule_connection_attempt(self) -> None:
+            # All addresses were tried.
+            self.event("unreachable")
+
         def incoming_filter(self, xml: Element) -> Element:
             # The only place where slixmpp shows a stanza before it adds its own attributes.
             take(xml)
             return xml
 
+    # What it logs about a failed log-in is in our sentence.
+    logging.getLogger("slixmpp").addHandler(logging.NullHandler())
     plain = {"unencrypted_plain": server.insecure, "unencrypted_scram": server.insecure}
     xmpp: Any = Client(account.jid, account.password, plugin_config={"feature_mechanisms": plain})
     xmpp.enable_direct_tls = False
@@ -224,7 +304,12 @@ def _client(server: Server, account: Account, take: Callable[[Element], None]) -
         xmpp.ssl_context.check_hostname = False
         xmpp.ssl_context.verify_mode = ssl.CERT_NONE
     elif server.ca_file is not None:
-        xmpp.ca_certs = Path(server.ca_file)
+        try:
+            xmpp.ssl_context.load_verify_locations(server.ca_file)
+        except OSError as error:
+            raise DriverError(
+                f"--ca-file {server.ca_file} is not a file of certificates in PEM: {error}"
+            ) from None
     xmpp.auto_authorize = None  # the checks answer the target's requests
     xmpp.auto_subscribe = False
     for plugin in ("xep_0030", "xep_0199"):

@@ -8,6 +8,7 @@ import anyio
 from anyio.abc import ByteStream
 
 from conformance.drivers import Cast, Deliver, DriverError, Part
+from conformance.drivers.failures import ended, no_answer, no_connection, not_xmpp
 from conformance.drivers.link import HANDSHAKE, LIMITS, Link
 from conformance.model import Ability
 from xep.component_states import State
@@ -57,6 +58,7 @@ class ComponentDriver:
         self._peer = peer or f"peer@{domain}"
         self._wire = ComponentStream(domain, secret, LIMITS)
         self._link: Link | None = None
+        self._opened = False  # whether the server has opened its stream
         abilities = {Ability.STRANGER, Ability.RESOURCE, Ability.ORIGIN, Ability.STAMPED}
         abilities.add(Ability.PEER)
         abilities |= {Ability.REFUSED} if refused is not None else set()
@@ -87,6 +89,7 @@ class ComponentDriver:
         Raises:
             DriverError: nothing listens there, or the server refuses us.
         """
+        peer = f"{self._host}:{self._port}"
         try:
             with anyio.fail_after(HANDSHAKE):
                 stream: ByteStream
@@ -96,12 +99,32 @@ class ComponentDriver:
                     stream = await anyio.connect_tcp(
                         self._host, self._port, ssl_context=self._tls, tls_standard_compatible=False
                     )
-        except (OSError, TimeoutError) as error:
-            raise DriverError(f"Cannot connect to {self._host}:{self._port}: {error}") from None
+        except TimeoutError:
+            raise no_answer(peer, HANDSHAKE) from None
+        except (OSError, UnicodeError) as error:  # the latter of a name with an empty label
+            raise no_connection(peer, error.__cause__ or error) from None
         await stream.send(self._wire.open())
         self._link = Link(stream, self._wire, self._opening, None)
-        async with self._link.running(deliver):
-            yield
+        is_ready = False
+        try:
+            async with self._link.running(deliver):
+                is_ready = True
+                yield
+        except DriverError:
+            if is_ready:
+                raise
+            raise self._not_ready(peer, self._link) from None
+
+    def _not_ready(self, peer: str, link: Link) -> DriverError:
+        """Return the error if the handshake failed."""
+        if link.condition == "not-authorized":
+            return DriverError(
+                f"{peer} does not accept our secret for {self._domain} (not-authorized): correct"
+                " the variable that --secret-env names, or --component."
+            )
+        if link.condition is not None:
+            return ended(peer, link.condition, "--component")
+        return ended(peer, "", "--component") if self._opened else not_xmpp(peer, "components")
 
     def play(self, address: str, part: Part) -> None:
         """Let ``part`` answer for an address of the component."""
@@ -119,6 +142,7 @@ class ComponentDriver:
         await self._link.send(xml)
 
     def _opening(self, event: ComponentStreamEvent) -> bytes:
+        self._opened = self._opened or isinstance(event, StreamOpened)
         if isinstance(event, StreamOpened) and self._wire.state is State.OPENED:
             return self._wire.handshake()
         return b""

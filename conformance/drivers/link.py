@@ -43,6 +43,8 @@ class Link:
         home: str | None,
     ) -> None:
         self.why = ""
+        self.condition: str | None = None
+        """That of the error with which the other side ended the stream."""
         self._stream = stream
         self._wire = wire
         self._opening = opening
@@ -128,6 +130,7 @@ class Link:
                     await self._stream.send(self._wire.fail(error.condition, error.text))
             case StreamErrorReceived(error=error):
                 self.why = f"The other side ended the stream: {error}"
+                self.condition = error.condition
             case StreamClosed():
                 self.why = self.why or "The other side closed the stream."
             case _:

@@ -82,13 +82,6 @@ def test_a_wrong_command_line_says_how_to_mend_it(words: list[str], says: str) -
     assert says in result.output
 
 
-def test_nobody_there_is_told_apart_from_what_is_wrong() -> None:
-    result = kit("agent.example", "--component", "c.example", "--host", "127.0.0.1", "--port", "1",
-                 SECRET="x")  # fmt: skip
-    assert result.exit_code == 3
-    assert "error: Cannot connect to 127.0.0.1:1" in result.output
-
-
 def test_the_list_names_what_observes_each() -> None:
     result = kit("--list", "params")
     assert result.exit_code == 0

@@ -3,7 +3,7 @@
 # requirements are not ours, those in JavaScript by npm. Installs what is missing.
 # Usage: tests/tools/mcp-servers.sh [FOLDER], a virtual environment; `.venv` by default.
 set -euo pipefail
-environment=${1:-"$(dirname "$0")/../../.venv"}
+environment=$(realpath "${1:-"$(dirname "$0")/../../.venv"}")
 folder="$environment/mcp-servers"
 python=(mcp-server-git==2026.10.19 mcp-server-time==2026.10.19)
 node=(server-everything@2026.8.31 server-filesystem@2026.8.31 server-memory@2026.8.31)
@@ -12,10 +12,7 @@ wanted="${python[*]} ${node[*]}"
 if [ "$(cat "$folder/installed" 2>/dev/null)" = "$wanted" ]; then
   exit 0
 fi
-if ! command -v npm >/dev/null; then
-  echo "The tests need npm and Node.js 20 or later." >&2
-  exit 1
-fi
+. "$(dirname "$0")/node.sh"
 mkdir -p "$folder"
 "$environment/bin/python" -m venv "$folder/python"
 "$folder/python/bin/python" -m pip install --quiet "${python[@]}"

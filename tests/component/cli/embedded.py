@@ -19,6 +19,8 @@ class Embedded:
     def __init__(self, server: DemoServer, accounts: dict[str, str]) -> None:
         self.accounts = accounts
         self.port = server.component_port
+        self.c2s_port = server.c2s_port
+        self.ca_file = server.ca_file
         self._server = server
 
     def agent_toml(self) -> str:

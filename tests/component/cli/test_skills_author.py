@@ -141,7 +141,8 @@ def test_a_skill_of_a_file() -> None:
     wrong = skills("call", "menu.py:lunch", "day=Friday", "portions=x", code=1).stderr
     assert "expected an integer" in wrong
     assert "day, portions?" in wrong
-    assert "no terminal" in skills("call", "menu.py:lunch", "day=?", code=1).stderr
+    missing = skills("call", "menu.py:lunch", "portions=2", code=1).stderr
+    assert "Parameters are missing: day." in missing
     assert "write it like" in skills("call", "menu.py:lunch", "day", code=2).stderr
     assert skills("call", "./menu.py:dinner").stdout.splitlines() == [
         "first (text/plain):",
@@ -163,12 +164,16 @@ def test_skills_call_prints_its_outputs_as_json() -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_a_question_is_asked_on_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("component.cli.local_skills.interactive", lambda: True)
-    called = skills("call", "menu.py:lunch", "day=?", said="pizza\n1\nsoup\n3\n")
-    assert called.stdout.endswith("3 soup\n")
-    assert "What do you take?" in called.stderr
-    assert "one of soup, salad" in called.stderr
+def test_without_a_terminal_the_answers_are_lines_of_standard_input() -> None:
+    called = skills("call", "menu.py:lunch", "day=?", said="soup\n3\n")
+    assert called.stdout == "3 soup\n"
+    assert "dish (one of soup, salad): \nportions (an integer) [1]: \n" in called.stderr
+    # A wrong line ends it: the next one answers the next question.
+    wrong = skills("call", "menu.py:lunch", "day=?", said="pizza\n3\n", code=1).stderr
+    assert "error: dish (one of soup, salad): Expected one of soup, salad.\n" in wrong
+    ended = skills("call", "menu.py:lunch", "day=?", said="soup\n", code=1).stderr
+    assert "The input ended without an answer to: portions" in ended
+    assert "write a line for each of these to standard input: dish, portions." in ended
 
 
 @pytest.mark.usefixtures("here")
