@@ -30,7 +30,7 @@ from component.policy import PolicyError
 from component.private import close_to_others, exposed
 from component.sandbox.report import confinement_report
 from component.skills import DuplicateSkillError, Registry, SkillLoadError
-from component.store import DirectoryInUseError, Storage, StorageError
+from component.store import DirectoryInUseError, OutdatedError, Storage, StorageError
 from xep.disco import INFO, InfoQuery
 from xep.jid import JID
 from xep.stanza_error import StanzaError
@@ -176,6 +176,8 @@ async def _storage(settings: Settings) -> Check:
         # A second connection would take stanzas away from the service where a server allows two.
         text = f"{error} If that process is the service, stop it to check the connection."
         return Check("storage", "warning", text)
+    except OutdatedError as error:
+        return Check("storage", "warning", str(error))
     except StorageError as error:
         return Check("storage", "failed", str(error))
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from component.agent import rows as agent
 from component.app import features
+from component.app.migrations import MIGRATIONS
 from component.audit import heads as audit
 from component.budget import rows as budget
 from component.kernel import started_work
@@ -48,7 +49,8 @@ _PACKAGES: Final = (
 
 def make_schema() -> Schema:
     """Return the tables of all packages and features."""
-    return Schema((*chain.from_iterable(package.TABLES for package in _PACKAGES), *_of_features()))
+    tables = (*chain.from_iterable(package.TABLES for package in _PACKAGES), *_of_features())
+    return Schema(tables, MIGRATIONS)
 
 
 SCHEMA: Final = make_schema()

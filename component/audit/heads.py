@@ -22,6 +22,7 @@ TABLES: Final = (
             changed BIGINT NOT NULL
         """,
         kept="the state of the audit log, which is kept",
+        is_work=False,
     ),
 )
 

@@ -38,6 +38,7 @@ TABLES: Final = (
             PRIMARY KEY (day, scope, subject, holder)
         """,
         kept="sums",
+        is_work=False,
     ),
 )
 

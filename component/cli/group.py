@@ -25,6 +25,8 @@ COMMANDS = {
     "agents": Lazy(f"{_SERVICE}:agents", "List, pause and shut down agents."),
     "memory": Lazy(f"{_SERVICE}:memory", "Export, import and delete memories."),
     "budget": Lazy(f"{_SERVICE}:budget", "Show what language models have cost."),
+    "upgrade": Lazy("component.cli.upgrade:upgrade", "Upgrade the database of an older release."),
+    "rollback": Lazy("component.cli.upgrade:rollback", "Undo the last upgrade of the database."),
     "demo": Lazy("component.cli.demo:demo", "Run a demonstration with a built-in XMPP server."),
 }
 

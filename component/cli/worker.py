@@ -126,7 +126,7 @@ async def _directories(settings: "Settings", registry: "Registry") -> AsyncItera
 
     postgres = settings.storage.postgres.get_secret_value()
     async with (
-        Storage.open(SCHEMA, settings.storage.path, postgres=postgres) as storage,
+        Storage.open(SCHEMA, settings.storage.path, postgres=postgres, upgrade=True) as storage,
         open_monitoring(settings, storage) as monitoring,
         anyio.create_task_group() as group,
     ):

@@ -155,7 +155,7 @@ async def open_environment(
     settings = catalog.settings
     where = settings.storage
     async with Storage.open(
-        schema, where.path, postgres=where.postgres.get_secret_value()
+        schema, where.path, postgres=where.postgres.get_secret_value(), upgrade=True
     ) as storage:
         stopped = StoppedContacts(storage, agent_at(settings))
         await stopped.load()

@@ -4,11 +4,12 @@ import contextlib
 import fcntl
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Self
 
 from component import system
-from component.private import open_private
+from component.private import make_directory, open_private
 from component.store.errors import DirectoryInUseError, StorageError, explained
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -77,6 +78,19 @@ class DirectoryLock:
         """Release the lock."""
         os.ftruncate(self._descriptor, 0)
         os.close(self._descriptor)
+
+
+@contextlib.contextmanager
+def locked(directory: Path) -> Iterator[DirectoryLock]:
+    """Hold the lock of a data directory, which is made if it is missing. Raises StorageError."""
+    with explained(directory):
+        make_directory(directory)
+    with explained(directory / "agent.lock"):
+        lock = DirectoryLock.acquire(directory)
+    try:
+        yield lock
+    finally:
+        lock.release()
 
 
 def home_of(directory: Path) -> str:

@@ -13,6 +13,10 @@ class DirectoryInUseError(StorageError):
     """Another process uses the data directory, most likely the service itself."""
 
 
+class OutdatedError(StorageError):
+    """An older release wrote the database, and an upgrade has to come first."""
+
+
 class UnavailableError(StorageError):
     """The database runs no transactions at the moment, whatever the operation."""
 

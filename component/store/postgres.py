@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from component import system
 from component.store.clock import Skew, SteadyClock, TransactionTimes, skew_in
 from component.store.database import Database
-from component.store.errors import ConflictError, StorageError
+from component.store.errors import ConflictError, OutdatedError, StorageError
 from component.store.listening import ChannelListener
 from component.store.pipeline import ServerConnection, Transaction
 from component.store.process_locks import ProcessLocks
@@ -44,7 +44,10 @@ _BATCH_LOCK: Final = "SET LOCAL lock_timeout = '500ms'; "
 `deadlock_timeout`, so that two batches that wait for each other lose less time."""
 _DOUBT_S: Final = 10.0
 """How long the callers of a transaction in doubt wait for the server to come back."""
-_SKEW: Final = "(SELECT changes FROM clock), (SELECT skew FROM clock)"
+_SKEW: Final = (
+    "(SELECT changes FROM clock), (SELECT skew FROM clock), (SELECT version FROM versions)"
+)
+"""What each transaction reads first: the stored skew, and the version of the tables."""
 _NOW: Final = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 
 
@@ -64,9 +67,12 @@ class PostgreSQL:
             committed any more; None if that is not certain, or no place was given.
     """
 
-    def __init__(self, server: PostgresServer, steady: SteadyClock | None = None) -> None:
+    def __init__(
+        self, server: PostgresServer, steady: SteadyClock | None = None, version: int = 0
+    ) -> None:
         """Use `PostgreSQL.open`."""
         self.server = server
+        self._version = version
         self._steady = steady or SteadyClock()
         self.place: str | None = None
         self._writer = ServerConnection(server)
@@ -83,19 +89,31 @@ class PostgreSQL:
         schema: Schema,
         place: str | None = None,
         steady: SteadyClock | None = None,
+        *,
+        upgrade: bool = False,
     ) -> "PostgreSQL":
         """Connect, and make the tables of `schema` in a new database.
 
         `conninfo` is a connection string or URI of libpq; `place` is the same in every run of a
         process, of which only one exists at a time; `steady` detects jumps of the server's clock.
+        With `upgrade`, a database of an older release is upgraded.
         Raises StorageError, whose message names host and database, never the password.
         """
-        database = cls(PostgresServer.of(conninfo), steady)
+        database = cls(PostgresServer.of(conninfo), steady, schema.version)
         with ExitStack() as stack:
             stack.callback(database.close)
             with database.server.explained():
                 connection = database._writer.connection()
-                make_postgres(connection, str(database.server), schema)
+                name = str(database.server)
+                try:
+                    make_postgres(connection, name, schema)
+                except OutdatedError:
+                    if not upgrade:
+                        raise
+                    from component.store import postgres_upgrade  # noqa: PLC0415 - rarely needed
+
+                    postgres_upgrade.upgrade(connection, name, schema)
+                    make_postgres(connection, name, schema)
                 connection.execute(_REMOVE_KILLED)
                 database._start_clock(connection)
                 if place is not None and _has_ended(connection, place):
@@ -245,7 +263,14 @@ class PostgreSQL:
                 f" VALUES (%s, %s, {_NOW}, %s) RETURNING at, {_SKEW}",
                 (self._id, self._batch, self.place),
             ).fetchone()
-        wall, changes, skew = cast("Any", row)
+        wall, changes, skew, version = cast("Any", row)
+        if version != self._version:
+            connection.execute("ROLLBACK")
+            raise StorageError(
+                f"{self.server} is of version {version} now, and this release knows version"
+                f" {self._version}: another instance has upgraded it or put a backup back. Stop"
+                " this instance, and start it with the same release as the others."
+            )
         return self._steady.read(before, int(wall), self._steady.elapsed(), Skew(changes, skew))
 
     def read(self, op: Callable[[Database], T]) -> T:

@@ -3,7 +3,8 @@
 Each package and feature declares its tables in `TABLES` beside their statements. One text serves
 both databases: `{C}` is `COLLATE "C"` on PostgreSQL, and nothing on SQLite.
 
-There are no migrations before the first release.
+A release that changes a table also adds a `Migration`, which makes the same change in a database
+that exists (`component.store.upgrade`).
 """
 
 import time
@@ -16,15 +17,15 @@ import msgspec
 
 from component import system
 from component.store.database import Dialect
-from component.store.errors import StorageError
+from component.store.errors import OutdatedError, StorageError
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
     import psycopg
 
-VERSION: Final = 100
-"""The version of the schema. Versions below it were never released."""
+FIRST: Final = 101
+"""The version of the schema of the first release; each migration leads to the next version."""
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +38,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
         only: the database that has it; None for both.
         kept: why `/forget` leaves its rows unchanged; empty if it deletes those of the person, or
             empties them if their keys are still needed.
+        is_work: whether its rows are work of people or decisions of admins, which are lost when a
+            backup is put back; other rows are about processes, or are computed from others.
     """
 
     name: str
@@ -47,6 +50,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     postgres: Sequence[str] = ()
     only: Dialect | None = None
     kept: str = ""
+    is_work: bool = True
 
     def statement(self, dialect: Dialect) -> str:
         """Return the statement that makes it."""
@@ -54,19 +58,69 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
         return f"CREATE TABLE {self.name} ({_collated(self.columns, dialect)}){options}"
 
 
+class Migration(msgspec.Struct, frozen=True, kw_only=True):
+    """Changes a database from one version of the schema to the next, in one transaction.
+
+    It depends on nothing but the database, and not on the tables of this release, which later
+    releases change: its statements stay as they are. It is rehearsed, so it runs twice: it reads
+    no clock and draws nothing.
+
+    Attributes:
+        about: what it changes, for the log, such as `adds the priority of tasks`.
+        statements: for both databases, with `{C}` as in `Table`.
+        sqlite: statements that run after them on SQLite; likewise `postgres`. Foreign keys are
+            off meanwhile on SQLite, so that a table can be replaced, and checked afterwards.
+    """
+
+    about: str
+    statements: Sequence[str] = ()
+    sqlite: Sequence[str] = ()
+    postgres: Sequence[str] = ()
+
+    def statements_for(self, dialect: Dialect) -> Iterator[str]:
+        """Yield its statements for a database."""
+        for each in self.statements:
+            yield _collated(each, dialect)
+        yield from self.sqlite if dialect == "sqlite" else self.postgres
+
+
+_VERSIONS: Final = Table(
+    name="versions",
+    columns="version INTEGER NOT NULL, statements TEXT NOT NULL",
+    only="postgresql",
+    is_work=False,
+)
+"""One row: the version of the schema, and the statements that make its tables, as JSON. A newer
+release makes a copy of the database with them."""
+
+
 class Schema:
     """The tables of the service.
 
     Args:
         tables: the tables; one that others refer to comes before them.
+        migrations: the first one begins with the schema of the first release.
+
+    Attributes:
+        version: the version that a database of this release has.
     """
 
-    def __init__(self, tables: Sequence[Table]) -> None:
-        self.tables: Final = tuple(tables)
+    def __init__(self, tables: Sequence[Table], migrations: Sequence[Migration] = ()) -> None:
+        self.tables: Final = (_VERSIONS, *tables)
+        self.migrations: Final = tuple(migrations)
+        self.version: Final = FIRST + len(migrations)
+
+    def migrations_from(self, version: int) -> Sequence[Migration]:
+        """Return the migrations of a database of this version, in order."""
+        return self.migrations[version - FIRST :]
+
+    def tables_of(self, dialect: Dialect) -> Sequence[Table]:
+        """Return the tables that a database has."""
+        return [table for table in self.tables if table.only in (None, dialect)]
 
     def statements(self, dialect: Dialect) -> Iterator[str]:
         """Yield the statements that make all tables of an empty database."""
-        tables = [table for table in self.tables if table.only in (None, dialect)]
+        tables = self.tables_of(dialect)
         for table in tables:
             yield table.statement(dialect)
             for name, on in table.indexes.items():
@@ -96,20 +150,23 @@ def transaction(connection: "Connection", mode: str) -> Iterator[None]:
 def make_sqlite(connection: "Connection", path: Path, schema: Schema) -> None:
     """Make the tables of a new database. Its version is SQLite's `user_version`.
 
-    Raises StorageError, and changes nothing, if the database has another version.
+    Raises StorageError, and changes nothing, if the database has another version: OutdatedError if
+    an upgrade can change that.
     """
     with transaction(connection, "IMMEDIATE"):
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version:
-            _check(f"The database {path}", version)
+            check_version(f"The database {path}", version, schema)
             return
         for statement in schema.statements("sqlite"):
             connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute(f"PRAGMA user_version = {schema.version}")
 
 
 # Any number will do, as long as every release uses it.
 _LOCK: Final = 0x786D7070  # "xmpp"
+IN_USE: Final = _LOCK + 1
+"""Each instance shares this lock while its first connection lasts."""
 _TIMEOUT_S: Final = 60.0
 _PAUSE_S: Final = 0.2
 _OLDEST_SERVER: Final = 130_000
@@ -120,9 +177,10 @@ def make_postgres(connection: "psycopg.Connection", name: str, schema: Schema) -
     """Make the tables of a new database, all in one transaction.
 
     `name` begins the sentence of an error. Another instance that does the same at this time is
-    waited for. The table `versions` has one row with the version.
+    waited for.
 
-    Raises StorageError, and changes nothing, if the database has another version.
+    Raises StorageError, and changes nothing, if the database has another version: OutdatedError if
+    an upgrade can change that.
     """
     from psycopg.errors import LockNotAvailable  # noqa: PLC0415
 
@@ -145,27 +203,55 @@ def make_postgres(connection: "psycopg.Connection", name: str, schema: Schema) -
 
 
 def _make_postgres(connection: "psycopg.Connection", name: str, schema: Schema) -> None:
+    lock_postgres(connection)
+    if (version := postgres_version(connection)) is not None:
+        check_version(name, version, schema)
+    else:
+        for statement in schema.statements("postgresql"):
+            connection.execute(statement)
+        connection.execute("INSERT INTO versions VALUES (%s, %s)", version_row(schema))
+    connection.execute("SELECT pg_advisory_lock_shared(%s)", (IN_USE,))
+
+
+def lock_postgres(connection: "psycopg.Connection") -> None:
+    """Let no other instance make or change tables until the transaction ends."""
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-    connection.execute("CREATE TABLE IF NOT EXISTS versions (version INTEGER NOT NULL)")
-    found = connection.execute("SELECT version FROM versions").fetchone()
-    if found is not None:
-        _check(name, found[0])
-        return
-    for statement in schema.statements("postgresql"):
-        connection.execute(statement)
-    connection.execute("INSERT INTO versions VALUES (%s)", (VERSION,))
 
 
-def _check(name: str, version: int) -> None:
-    if version == VERSION:
+def postgres_version(connection: "psycopg.Connection") -> int | None:
+    """Return the version of the database; None if it is new."""
+    if connection.execute("SELECT to_regclass('versions')").fetchone() == (None,):
+        return None
+    row = connection.execute("SELECT version FROM versions").fetchone()
+    return None if row is None else int(row[0])
+
+
+def version_row(schema: Schema) -> tuple[int, str]:
+    """Return the row of the table `versions` for this schema."""
+    statements = tuple(schema.statements("postgresql"))
+    return schema.version, msgspec.json.encode(statements).decode()
+
+
+def check_version(name: str, version: int, schema: Schema) -> None:
+    """Raise StorageError unless the database has the version of this schema.
+
+    `name` begins the sentence.
+    """
+    if version == schema.version:
         return
-    if version < VERSION:
+    if version < FIRST:
         raise StorageError(
             f"{name} was made before the first release, and cannot be used. Move it away: a new one"
             " is made, and memories are read from the files again."
         )
+    if version < schema.version:
+        raise OutdatedError(
+            f"{name} was written by an older release: it is of version {version}, and this release"
+            f" uses version {schema.version}. Start the service, which upgrades it, or run"
+            " `xmpp-agent upgrade`."
+        )
     raise StorageError(
         f"{name} was written by a newer release: it is of version {version}, and this release"
-        f" knows version {VERSION}. Install the newer release, or put back a backup from before"
-        " the upgrade."
+        f" knows version {schema.version}. Install the newer release, or undo the upgrade with"
+        " `xmpp-agent rollback`."
     )

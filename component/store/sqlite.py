@@ -11,6 +11,7 @@ from component.store.clock import SteadyClock, TransactionTimes, wall_clock
 from component.store.database import Database, Dialect, Rows, Value
 from component.store.directory import is_used
 from component.store.errors import (
+    OutdatedError,
     StorageError,
     UnavailableError,
     UnstorableError,
@@ -58,21 +59,31 @@ class SQLite:
         schema: Schema,
         wall: Callable[[], int] = wall_clock,
         steady: SteadyClock | None = None,
+        *,
+        upgrade: bool = False,
     ) -> "SQLite":
         """Open the database, and create it with the tables of `schema` if it is missing.
 
-        `wall` and `steady` are its clocks. Raises StorageError.
+        `wall` and `steady` are its clocks. With `upgrade`, one of an older release is upgraded.
+        Raises StorageError.
         """
         with ExitStack() as stack:
             with explained(path):
                 _check_not_empty(path)
                 # SQLite gives its own files beside this one the same mode.
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-                writer = _connect(path)
+                writer = connect(path)
                 stack.callback(writer.close)
-                make_sqlite(writer, path, schema)
+                try:
+                    make_sqlite(writer, path, schema)
+                except OutdatedError:
+                    if not upgrade:
+                        raise
+                    from component.store import sqlite_upgrade  # noqa: PLC0415 - rarely needed
+
+                    sqlite_upgrade.upgrade(writer, path, schema)
                 # The reader sees the last commit while the writer writes the next.
-                reader = _connect(path)
+                reader = connect(path)
                 stack.callback(reader.close)
                 database = cls(path, writer, reader, wall, steady)
                 with transaction(writer, "IMMEDIATE"):
@@ -181,7 +192,8 @@ def _check_not_empty(path: Path) -> None:
         )
 
 
-def _connect(path: Path) -> "Connection":
+def connect(path: Path) -> "Connection":
+    """Open a connection to a database. Raises StorageError, and errors of SQLite."""
     import sqlite3  # noqa: PLC0415 - only if the storage is opened
 
     with ExitStack() as stack:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 
 from component import system
-from component.private import make_directory
 from component.store.clock import SteadyClock, since_boot, skew_in, wall_clock
 from component.store.database import Database, Value
-from component.store.directory import DirectoryLock, home_of
+from component.store.directory import DirectoryLock, home_of, locked
 from component.store.errors import explained
 from component.store.schema import Schema
 from component.store.sqlite import SQLite
@@ -53,6 +52,7 @@ class Storage:
         postgres: str = "",
         now: Callable[[], int] = wall_clock,
         elapsed: Callable[[], int] | None = None,
+        upgrade: bool = False,
     ) -> "AsyncIterator[Storage]":
         """Open the directory (created with mode 0700 if missing) for the duration of the context; a
         new database gets the tables of `schema`.
@@ -61,11 +61,12 @@ class Storage:
         libpq, one on a PostgreSQL server; the directory is locked in either case. `now` is
         the clock of SQLite, in milliseconds since 1970, UTC; PostgreSQL has its own. `elapsed` is
         a clock in milliseconds that does not jump, for detecting jumps of the other: that
-        of the kernel by default, or `now` if that is passed.
+        of the kernel by default, or `now` if that is passed. With `upgrade`, a database of an
+        older release is upgraded (`component.store.upgrade`).
 
-        Raises StorageError if the directory cannot be used, if another process uses it, if the
-        database is damaged or was written by a newer release, or if the server cannot be reached
-        or denies access.
+        Raises OutdatedError if it is not; StorageError if the directory cannot be used, if another
+        process uses it, if the database is damaged or was written by a newer release, or if the
+        server cannot be reached or denies access.
         """
         closing = ExitStack()
         if elapsed is None:
@@ -74,10 +75,10 @@ class Storage:
 
         def open_engine(place: Callable[[], str | None]) -> Engine:
             if not postgres:
-                return SQLite.open(directory / "agent.db", schema, now, steady)
+                return SQLite.open(directory / "agent.db", schema, now, steady, upgrade=upgrade)
             from component.store.postgres import PostgreSQL  # noqa: PLC0415 - only if configured
 
-            return PostgreSQL.open(postgres, schema, place(), steady)
+            return PostgreSQL.open(postgres, schema, place(), steady, upgrade=upgrade)
 
         engine, place = await system.in_thread(_open, directory, open_engine, closing)
         storage = cls(directory, engine, place)
@@ -164,11 +165,7 @@ def _open(
 ) -> tuple[Engine, str | None]:
     """Do the blocking part of `Storage.open`; return engine and place; `closing` undoes it."""
     with ExitStack() as stack:
-        with explained(directory):
-            make_directory(directory)
-        with explained(directory / "agent.lock"):
-            lock = DirectoryLock.acquire(directory)
-        stack.callback(lock.release)
+        lock = stack.enter_context(locked(directory))
         engine = open_engine(partial(_place, directory, lock))
         stack.callback(engine.close)
         closing.push(stack.pop_all())

@@ -50,6 +50,7 @@ TABLES: Final = (
         only="postgresql",
         postgres=(_TELL_SHARED,),
         kept="changes that instances tell each other, for an hour",
+        is_work=False,
     ),
     Table(
         name="clock",
@@ -66,6 +67,7 @@ TABLES: Final = (
         sqlite=(_CLOCK,),
         postgres=(_CLOCK,),
         kept="the clock",
+        is_work=False,
     ),
     Table(
         name="switches",
@@ -110,5 +112,6 @@ TABLES: Final = (
         """,
         only="postgresql",
         kept="processes",
+        is_work=False,
     ),
 )

@@ -35,6 +35,7 @@ TABLES: Final = (
         """,
         has_rowid=True,
         kept="processes",
+        is_work=False,
     ),
     Table(
         name="queues",

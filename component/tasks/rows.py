@@ -192,6 +192,7 @@ TABLES: Final = (
         sqlite=COUNT_TASKS_SQLITE,
         postgres=COUNT_TASKS_POSTGRES,
         kept="counts",
+        is_work=False,
     ),
 )
 

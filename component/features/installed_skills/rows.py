@@ -34,6 +34,7 @@ TABLES: Final = (
             ),
         ),
         kept="about skills, not about people",
+        is_work=False,
     ),
 )
 

@@ -49,6 +49,7 @@ TABLES: Final = (
             since BIGINT NOT NULL
         """,
         kept="digests; deleted with the last watch of the source",
+        is_work=False,
     ),
     Table(
         name="watch_items",
@@ -60,6 +61,7 @@ TABLES: Final = (
             PRIMARY KEY (source, item)
         """,
         kept="digests; deleted with the last watch of the source",
+        is_work=False,
     ),
     Table(
         name="watch_events",

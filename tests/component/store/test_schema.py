@@ -10,7 +10,7 @@ import pytest
 
 from component.app.schema import SCHEMA
 from component.store import StorageError
-from component.store.schema import VERSION, Schema, Table, make_postgres, make_sqlite
+from component.store.schema import FIRST, Schema, Table, make_postgres, make_sqlite
 
 PATH = Path("agent.db")
 NUMBERS = Table(name="numbers", columns="n INTEGER PRIMARY KEY", indexes={"by_n": "(n)"})
@@ -31,7 +31,7 @@ def test_the_tables_are_made_once(connection: sqlite3.Connection) -> None:
     make_sqlite(connection, PATH, Schema([NUMBERS]))
     connection.execute("INSERT INTO numbers VALUES (1)")
     make_sqlite(connection, PATH, Schema([NUMBERS]))
-    assert version(connection) == VERSION
+    assert version(connection) == FIRST
     assert connection.execute("SELECT n FROM numbers").fetchall() == [(1,)]
 
 
@@ -46,7 +46,7 @@ def test_a_table_that_cannot_be_made_leaves_the_database_empty(
 
 @pytest.mark.parametrize(
     ("other", "sentence"),
-    [(VERSION + 1, "written by a newer release"), (33, "made before the first release")],
+    [(FIRST + 1, "written by a newer release"), (33, "made before the first release")],
 )
 def test_a_database_of_another_version_is_left_as_it_is(
     connection: sqlite3.Connection, other: int, sentence: str

@@ -18,7 +18,6 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from component.app.schema import SCHEMA
 from component.store import Storage, StorageError
 from component.store import sqlite as sqlite_module
-from component.store.schema import VERSION
 
 pytestmark = pytest.mark.anyio
 
@@ -61,7 +60,7 @@ async def test_settings_of_the_database(tmp_path: Path) -> None:
             "synchronous": 2,  # FULL
             "foreign_keys": 1,
             "busy_timeout": 5000,
-            "user_version": VERSION,
+            "user_version": SCHEMA.version,
         }
 
 
@@ -327,12 +326,12 @@ async def test_a_database_of_a_newer_release(tmp_path: Path) -> None:
     async with Storage.open(SCHEMA, tmp_path):
         pass
     connection = sqlite3.connect(tmp_path / "agent.db")
-    newer = VERSION + 1
+    newer = SCHEMA.version + 1
     connection.execute(f"PRAGMA user_version = {newer}")
     connection.close()
     message = await refusal(tmp_path)
     assert f"written by a newer release: it is of version {newer}" in message
-    assert f"knows version {VERSION}" in message
+    assert f"knows version {SCHEMA.version}" in message
 
 
 def test_importing_loads_no_database_driver() -> None:
