@@ -30,6 +30,7 @@ class Subsystems:
 
     def __init__(self, environment: Environment, features: Sequence[Feature]) -> None:
         self.kernel = kernel = Kernel(environment)
+        self._features = features
         stream, tasks = kernel.stream, kernel.tasks
         self.opened = [feature.open(kernel) for feature in features]
         for node in chain.from_iterable(each.nodes for each in self.opened):
@@ -84,11 +85,12 @@ class Subsystems:
 
     def sources(self, *, remote: bool) -> Sequence[SkillSource]:
         """Return the sources of skills, remote or not, as they may be offered."""
-        found = [
-            source
-            for opened in self.opened
-            for source in (opened.remote_sources if remote else opened.sources)
-        ]
+        found: list[SkillSource] = []
+        for feature, opened in zip(self._features, self.opened, strict=True):
+            if remote:
+                found += feature.remote_sources()
+            else:
+                found += (*feature.sources(), *opened.sources)
         for opened in self.opened:
             found = [opened.pin(source) for source in found]
         return found
