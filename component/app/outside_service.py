@@ -1,13 +1,16 @@
 """The skills of a service that does not run, those of APIs, MCP servers and workers too."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import chain
 
 import anyio
 
+from component import system
 from component.app.features import load_skills, make_features
 from component.config import Settings
+from component.kernel.options import CREATE_SKILL
+from component.kernel.policy_advice import unknown_skills
 from component.skills import Registry
 from component.skills.sources import START_S, SkillSources
 
@@ -34,3 +37,28 @@ def not_ready(source: str, reason: str) -> str:
     """Return a sentence about a source without skills."""
     why = f": {reason}" if reason else f" within {START_S:g} seconds."
     return f"The skills of {source} are missing, because it did not offer any{why}"
+
+
+async def find_unknown_skills(
+    settings: Settings, known: Collection[str], late: Collection[str] | None = None
+) -> Sequence[str]:
+    """Return sentences about rules and agents that name skills which nobody offers; none while
+    sources are `late`. `known` are the names of skills in a service, or, if `late` is None, those
+    of the settings without a service.
+    """
+    if not any(unknown_skills(settings, known)):
+        return ()
+    known = {*known, *await system.in_thread(_names_in_directories, settings)}
+    if late is None and any(unknown_skills(settings, known)):
+        async with open_skills(settings) as (registry, missing):
+            known |= {*registry.names()}
+            late = missing
+    return () if late else tuple(unknown_skills(settings, known))
+
+
+def _names_in_directories(settings: Settings) -> Sequence[str]:
+    """Return the names of skills that are offered when an admin has approved them."""
+    from component.skill_directories.content import read_roots  # noqa: PLC0415 - rarely needed
+
+    found, _ = read_roots([root.absolute() for root in settings.skill_roots], {})
+    return (CREATE_SKILL, *(one.name for one in found.values()))
