@@ -22,17 +22,17 @@ from component.memory_directory.texts import Texts
 from component.metrics.traces import TracesError, make_tracer
 from component.personas.personas import Personas
 from component.policy import PolicyError
-from component.policy.globs import pattern
-from component.skills import Registry
 from component.store import StorageError
 from xep.jid import JID
 
 
-async def check_agents(settings: Settings, skills: Registry | None) -> AsyncIterator[Check]:
+async def check_agents(settings: Settings) -> AsyncIterator[Check]:
     """Check the memory, and report mistakes in agents and personas."""
     memory = await _memory(settings)
     yield memory
-    for check in (*_agents(settings, skills), *_budgets(settings)):
+    if settings.speechless is not None:
+        yield Check("agents", "warning", settings.speechless)
+    for check in _budgets(settings):
         yield check
     if memory.verdict != "failed" and settings.llm is not None:
         async for check in _personas(settings):
@@ -94,19 +94,6 @@ def _blind(sharing: Sharing, scopes: tuple[MemoryScope, ...]) -> Iterator[str]:
                     f"{writer} is among the writers of the scope {scope.name} and not among its"
                     " members, so it can store nothing there: add it to members"
                 )
-
-
-def _agents(settings: Settings, skills: Registry | None) -> Iterator[Check]:
-    if settings.speechless is not None:
-        yield Check("agents", "warning", settings.speechless)
-    if skills is None:
-        return  # told already
-    names = [skill.name for skill in skills]
-    for entry in settings.agents:
-        for glob in entry.skills:
-            if glob != "*" and not any(map(pattern((glob,)).fullmatch, names)):
-                text = f"{glob!r} in the skills of {entry.name} matches no skill"
-                yield Check("agents", "warning", f"{text}: `xmpp-agent skills list` shows them")
 
 
 def _budgets(settings: Settings) -> Iterator[Check]:

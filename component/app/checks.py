@@ -8,6 +8,7 @@ import anyio
 from component import system
 from component.app.agent_checks import check_agents, check_traces
 from component.app.features import load_skills, make_features
+from component.app.outside_service import find_unknown_skills
 from component.app.schema import SCHEMA
 from component.audit.opening import check_writable
 from component.config import Settings
@@ -15,7 +16,8 @@ from component.features.memory_nodes.account_nodes import check_homes, server_so
 from component.features.memory_nodes.privileges import Privileges
 from component.kernel.avatars import AvatarError
 from component.kernel.check import Check
-from component.kernel.options import addresses, make_policy, own_models, privileged_domains
+from component.kernel.options import addresses, own_models, privileged_domains
+from component.kernel.policy_advice import policy_advice
 from component.kernel.profiles import contact_profiles
 from component.link.connection.connection import Connection
 from component.link.connection.failure import ConnectionFailed
@@ -54,8 +56,11 @@ async def check_all(settings: Settings, *, repair: bool = False) -> AsyncIterato
         if permissions is not None:
             yield permissions
     if (storage.verdict != "failed" or settings.memory.path is not None) and not settings.is_worker:
-        async for check in check_agents(settings, registry):
+        async for check in check_agents(settings):
             yield check
+        unknown = () if registry is None else await find_unknown_skills(settings, registry.names())
+        if unknown:
+            yield Check("skill names", "warning", "\n".join(unknown))
     if storage.verdict == "warning" or settings.is_worker:
         return
     traces = await check_traces(settings)
@@ -65,6 +70,11 @@ async def check_all(settings: Settings, *, repair: bool = False) -> AsyncIterato
         for feature in make_features(settings).values():
             for check in await feature.checks(registry):
                 yield check
+    async for check in _check_connection(settings):
+        yield check
+
+
+async def _check_connection(settings: Settings) -> AsyncIterator[Check]:
     connection, established = await _connection(settings)
     yield connection
     if established is not None:
@@ -99,7 +109,7 @@ async def _check_offers(settings: Settings, skills: Check) -> AsyncIterator[Chec
 
 def _policy(settings: Settings) -> Check:
     try:
-        policy = make_policy(settings)
+        advice = list(policy_advice(settings))
     except PolicyError as error:
         return Check("policy", "failed", str(error))
     domains = settings.allowed_domains
@@ -110,14 +120,8 @@ def _policy(settings: Settings) -> Check:
             "warning",
             "nobody may use the agent, because allowed_jids or allowed_domains is empty",
         )
-    if jids is not None and jids != ("*",):
-        shut_out = [jid for jid in jids if not policy.admits(JID.parse(jid))]
-        if shut_out:
-            text = (
-                f"{', '.join(shut_out)} cannot use the agent: a sender must be in both lists,"
-                " and agent.allowed_domains does not contain that domain"
-            )
-            return Check("policy", "warning", text)
+    if advice:
+        return Check("policy", "warning", "\n".join(advice))
     who = "everybody" if jids is None or jids == ("*",) else f"{len(jids)} accounts"
     where = "every domain" if domains == ("*",) else ", ".join(domains)
     return Check("policy", "ok", f"{who} of {where} may use the agent")

@@ -13,6 +13,7 @@ import structlog
 from anyio.abc import TaskStatus
 
 from component.app.features import load, make_features
+from component.app.outside_service import find_unknown_skills
 from component.app.schema import SCHEMA
 from component.app.service_manager import ServiceManager
 from component.app.subsystems import Subsystems
@@ -24,6 +25,8 @@ from component.kernel import memory
 from component.kernel.environment import Catalog, Environment, open_environment
 from component.kernel.kernel import Reloaded
 from component.kernel.options import SOFTWARE
+from component.kernel.policy_advice import policy_advice
+from component.kernel.tasks import TaskSubsystem
 from component.link.connection.connection import Connect, Connection
 from component.link.connection.transport import connect
 from component.memory.knowledge import Knowledge
@@ -143,6 +146,8 @@ class Service:
         for notice in (self.settings.notice, self.settings.speechless):
             if notice is not None:
                 _log.warning(notice)
+        for sentence in policy_advice(self.settings):
+            _log.warning(sentence)
         async with open_environment(self.catalog, SCHEMA, self._make_model) as environment:
             self._environment = environment
             self._subsystems = subsystems = Subsystems(environment, self._features)
@@ -198,8 +203,15 @@ class Service:
             )
             tasks.late.append(own.late)
             tasks.late.append(outside.late)
-            group.start_soon(outside.run)
+            outside_started = anyio.Event()
+
+            async def run_outside() -> None:
+                await group.start(outside.run)
+                outside_started.set()
+
+            group.start_soon(run_outside)
             await group.start(own.run)
+            group.start_soon(self._report_unknown_skills, tasks, outside_started)
             await group.start(stream.router.run)
             await group.start(tasks.news.run)
             await group.start(tasks.service.run)
@@ -259,6 +271,14 @@ class Service:
             restart_to_use=", ".join(found.restart) or "nothing",
         )
         return found
+
+    async def _report_unknown_skills(self, tasks: TaskSubsystem, started: anyio.Event) -> None:
+        """When all sources have started, warn of rules and agents that name skills of nobody."""
+        await started.wait()
+        names = (*self.catalog.registry.names(), *tasks.internal)
+        unready = tasks.unready_sources()
+        for sentence in await find_unknown_skills(self.settings, names, unready):
+            _log.warning(sentence)
 
     async def _drain(self, subsystems: Subsystems, connection: Connection) -> None:
         """Answer the requests under way, send unavailable presence, close the stream.

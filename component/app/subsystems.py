@@ -33,6 +33,8 @@ class OpenedFeature:
     def __init__(self, feature: Feature, opened: Opened) -> None:
         self.feature = feature
         self.opened = opened
+        self.sources = (*feature.sources(), *opened.sources)
+        self.remote_sources = tuple(feature.remote_sources())
         self._stopped = anyio.Event()
         self._ended: anyio.Event | None = None
 
@@ -187,8 +189,8 @@ class Subsystems:
         """Return the sources of skills, remote or not, as they may be offered."""
         found = [
             source
-            for opened in self.opened
-            for source in (opened.remote_sources if remote else opened.sources)
+            for each in self.features.values()
+            for source in (each.remote_sources if remote else each.sources)
         ]
         for opened in self.opened:
             found = [opened.pin(source) for source in found]

@@ -2,9 +2,11 @@
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +14,9 @@ from component import system
 from component.cli.frame import Fault, interactive
 from component.cli.prompts import Prompt, one_of
 from component.private import make_directory, open_private
+
+if TYPE_CHECKING:
+    from component.config import Settings
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -40,34 +45,25 @@ def server_block(server: str, connection: ComponentConnection) -> str:
 
 
 def _prosody(to: ComponentConnection) -> str:
-    interfaces = "" if to.local else '\n-- component_interfaces = { "*" }'
-    ports = f"\n-- component_ports = {{ {to.port} }}"
-    is_default = to.local and to.port == DEFAULT_PORTS["prosody"]
-    above = (
-        ""
-        if is_default
-        else (
-            "-- In the global part, above the first VirtualHost, without the dashes:"
-            f"{ports}{interfaces}\n"
-        )
-    )
+    # The guide (docs/prosody.md) has the same file.
     return f"""\
--- Prosody: at the end of /etc/prosody/prosody.cfg.lua, then `systemctl restart prosody`
-{above}Component {_quoted(to.domain)}
-    component_secret = {_quoted(to.secret)}
+-- Prosody: write this to /etc/prosody/conf.d/{to.domain}.cfg.lua, then `systemctl restart prosody`
+component_ports = {{ {to.port} }}
+component_interfaces = {{ "{"127.0.0.1" if to.local else "*"}" }}
+
+Component {_quoted(to.domain)}
+	component_secret = {_quoted(to.secret)}
 """
 
 
 def _ejabberd(to: ComponentConnection) -> str:
-    address = "127.0.0.1" if to.local else "::"
+    # The guide (docs/ejabberd.md) has the same entry.
     return f"""\
-# ejabberd: in /etc/ejabberd/ejabberd.yml add the entry to the list under `listen:`, then
+# ejabberd: add this to the list under `listen:` in /etc/ejabberd/ejabberd.yml, then
 # `ejabberdctl reload_config`
-# Give each component a port of its own: ejabberd offers every domain in `hosts` to all who connect.
-listen:
   -
     port: {to.port}
-    ip: "{address}"
+    ip: "{"127.0.0.1" if to.local else "::"}"
     module: ejabberd_service
     access: all
     hosts:
@@ -128,6 +124,7 @@ Examples:
 @click.option(
     "--server", type=click.Choice(_SERVERS), help="Show only the configuration of this server."
 )
+@click.option("--full", is_flag=True, help="Write every setting, with its description.")
 @click.option(
     "--force", is_flag=True, help="Overwrite agent.toml, but keep the secret in agent.env."
 )
@@ -139,9 +136,10 @@ def init(
     port: int | None,
     server: str | None,
     *,
+    full: bool,
     force: bool,
 ) -> None:
-    """Create a commented agent.toml in DIRECTORY and show the server configuration.
+    """Create agent.toml in DIRECTORY and show the server configuration.
 
     The command generates a secret and stores it in agent.env, next to agent.toml; only you can read
     that file. The server configuration, which contains the secret, goes to stdout; everything else
@@ -174,7 +172,8 @@ def init(
     host = host or "localhost"
     port = port or _default_port(server)
 
-    text = _text(domain, host, port)
+    settings = _settings(domain, host, port)
+    text = _full_text(settings) if full else _short_text(settings)
     secret, kept = _secret(path.with_suffix(".env"))
     connection = ComponentConnection(domain=domain, secret=secret, host=host, port=port)
     try:
@@ -197,7 +196,7 @@ def _ask_server() -> str | None:
 
 def _domain(text: str) -> str:
     try:
-        _text(text.strip(), "localhost", DEFAULT_PORTS["prosody"])
+        _settings(text.strip(), "localhost", DEFAULT_PORTS["prosody"])
     except Fault as fault:
         raise ValueError(" ".join(fault.sentences)) from None
     return text.strip()
@@ -219,15 +218,12 @@ def _default_port(server: str | None) -> int:
     return DEFAULT_PORTS[server] if server else 5275
 
 
-def _text(domain: str, host: str, port: int) -> str:
+def _settings(domain: str, host: str, port: int) -> "Settings":
     # Imported here, because --help needs no pydantic.
     from pydantic import ValidationError  # noqa: PLC0415
 
-    from component.cli.reference import agent_toml  # noqa: PLC0415
     from component.config import Settings  # noqa: PLC0415
-    from component.config.describe import toml  # noqa: PLC0415
     from component.config.problems import dotted, sentences  # noqa: PLC0415
-    from component.config.toml_file import escape  # noqa: PLC0415
 
     if not domain.partition(".")[2]:
         raise Fault(
@@ -237,19 +233,41 @@ def _text(domain: str, host: str, port: int) -> str:
     # The secret is not needed to check the other settings.
     server = {"host": host, "port": port, "component_domain": domain, "component_secret": "-"}
     try:
-        settings = Settings.model_validate({"server": server})
+        return Settings.model_validate({"server": server})
     except ValidationError as error:
         wrong = [f"{dotted(key)} {sentence}" for key, sentence in sentences(error, Settings)]
         raise Fault(*wrong) from None
-    return agent_toml(
-        {
-            "server.host": toml(escape(settings.server.host)),
-            "server.port": toml(settings.server.port),
-            "server.component_domain": toml(escape(settings.server.address)),
-            "server.component_secret": toml(f"${{{_SECRET_NAME}}}"),
-            "agent.allowed_domains": toml([escape(d) for d in settings.allowed_domains]),
-        }
-    )
+
+
+def _short_text(settings: "Settings") -> str:
+    from component.cli.starter import starter_toml  # noqa: PLC0415 - --help needs none of it
+    from component.config.describe import toml  # noqa: PLC0415
+
+    somebody = [f"juliet@{settings.allowed_domains[0]}"]
+    return starter_toml({**_values(settings), "somebody": toml(somebody)})
+
+
+def _full_text(settings: "Settings") -> str:
+    from component.cli.reference import agent_toml  # noqa: PLC0415 - --help needs none of it
+
+    values = _values(settings)
+    allowed = values.pop("allowed_domains")
+    server = {f"server.{name}": value for name, value in values.items()}
+    return agent_toml({**server, "agent.allowed_domains": allowed})
+
+
+def _values(settings: "Settings") -> dict[str, str]:
+    """Return the values that `init` sets, as TOML."""
+    from component.config.describe import toml  # noqa: PLC0415 - --help needs none of it
+    from component.config.toml_file import escape  # noqa: PLC0415
+
+    return {
+        "host": toml(escape(settings.server.host)),
+        "port": toml(settings.server.port),
+        "component_domain": toml(escape(settings.server.address)),
+        "component_secret": toml(f"${{{_SECRET_NAME}}}"),
+        "allowed_domains": toml([escape(each) for each in settings.allowed_domains]),
+    }
 
 
 def _secret(beside: Path) -> tuple[str, str | None]:
@@ -293,19 +311,20 @@ def _report(
     def say(text: str) -> None:
         click.echo(text, err=True)
 
-    say(f"Wrote {path}, with a description of each setting.")
     if kept:
-        say(f"It uses the existing secret from {kept}.")
+        say(f"Wrote {path}; it uses the existing secret from {kept}.")
     else:
-        say(f"Wrote {path.with_suffix('.env')}, the secret, for your eyes only. It is read")
-        say(f"from there when {path.name} is; {_SECRET_NAME} in the environment comes first.")
+        say(f"Wrote {path}, and the secret to {path.with_suffix('.env')}, for your eyes only.")
     if not connection.local:
         say(
             "The server is on another machine: without TLS, anybody on the network between can"
             " read the messages. Set tls = true in [server], or use a private network."
         )
-    say("\nAdd this to the server's configuration (it contains the secret):\n")
+    say("\n1. Add this to the configuration of the server (it contains the secret):\n")
     for index, name in enumerate([server] if server else _SERVERS):
         click.echo(("\n" if index else "") + server_block(name, connection), nl=False)
-    say("\nThen check the setup and start the agent:\n")
-    say(f"  xmpp-agent doctor --config {path}\n  xmpp-agent run --config {path}")
+    found = path == Path("agent.toml") and not os.environ.get("XMPP_AGENT_CONFIG")
+    config = "" if found else f" --config {shlex.quote(str(path))}"
+    say(f"\n2. Check the set-up:   xmpp-agent doctor{config}")
+    say(f"3. Start the agent:    xmpp-agent run{config}")
+    say(f"4. Send /help to {connection.domain} from any client.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,12 +43,8 @@ async def opened(name: str, config: Path, *, trusted: bool) -> AsyncIterator[Ski
         if file.endswith(".py"):
             yield _one(skills_of(load_module(Path(file))), wanted, file)
             return
-        directory, configured = await system.in_thread(_configured, name, config)
-        if directory is not None:
-            async with directory_skill(directory, trusted=trusted) as skill:
-                yield skill
-        else:
-            yield _one([one for one in configured if one.name == name], name, "the configuration")
+        async with _configured(name, config, trusted=trusted) as skill:
+            yield skill
     except (errors.SkillLoadError, ManifestError, errors.DuplicateSkillError) as error:
         raise Fault(str(error)) from error
 
@@ -75,18 +71,31 @@ async def directory_skill(
             yield skill
 
 
-def _configured(name: str, config: Path) -> tuple[Path | None, Iterable[Skill]]:
-    """Return the directory of an installed skill, or else all skills that are configured. Without a
-    configuration these are the built-in ones.
+@asynccontextmanager
+async def _configured(name: str, config: Path, *, trusted: bool) -> AsyncIterator[Skill]:
+    """Yield an installed skill, or another one that is configured. Without a configuration, these
+    are the built-in ones.
     """
-    if not config.exists():
+    if not await anyio.Path(config).exists():
         from component.skills.builtin import builtin_skills  # noqa: PLC0415
 
-        return None, builtin_skills()
-    from component.app.features import load_skills  # noqa: PLC0415
+        yield _one([one for one in builtin_skills() if one.name == name], name, "this program")
+        return
+    from component.app.outside_service import not_ready, open_skills  # noqa: PLC0415
 
-    settings = load_settings(config)
-    return _installed(name, settings), load_skills(settings)
+    settings = await system.in_thread(load_settings, config)
+    directory = await system.in_thread(_installed, name, settings)
+    if directory is not None:
+        async with directory_skill(directory, trusted=trusted) as skill:
+            yield skill
+        return
+    async with open_skills(settings) as (registry, late):
+        found = registry.get(name)
+        if found is not None:
+            yield found
+            return
+    more = (not_ready(source, reason) for source, reason in late.items())
+    raise Fault(f"There is no skill called {name!r} in {config}.", *more)
 
 
 def _installed(name: str, settings: Settings) -> Path | None:

@@ -19,8 +19,8 @@ _TOP = """\
 <!-- Made by `python -m component.cli.reference > docs/configuration.md`; edit the descriptions in
      component/config/ instead. -->
 
-`xmpp-agent init` writes a commented `agent.toml`; every command that reads it takes
-`--config FILE` (or `XMPP_AGENT_CONFIG`). A minimal one:
+`xmpp-agent init` writes a short `agent.toml`, and with `--full` one with every setting; every
+command that reads it takes `--config FILE` (or `XMPP_AGENT_CONFIG`). A minimal one:
 
 ```toml
 [server]

@@ -14,7 +14,7 @@ from component.cli.prompts import confirm_or_exit
 if TYPE_CHECKING:
     from component.config import Settings
     from component.policy import Policy
-    from component.skills import Skill
+    from component.skills import Registry, Skill
 
 
 @click.command("list")
@@ -59,14 +59,26 @@ def list_skills(config: Path, principal: str | None, as_json: bool, words: tuple
 def _find(
     config: Path, principal: str | None, words: tuple[str, ...]
 ) -> tuple[list["Skill"], list[dict[str, Any]]]:
-    from component.app.features import load_skills  # noqa: PLC0415
+    import anyio  # noqa: PLC0415
+
+    from component import logs  # noqa: PLC0415
+    from component.app.outside_service import not_ready, open_skills  # noqa: PLC0415
     from component.kernel.options import make_policy  # noqa: PLC0415
     from component.policy import PolicyError  # noqa: PLC0415 - --help needs none of it
     from component.skills import DuplicateSkillError, SearchError, SkillLoadError  # noqa: PLC0415
 
     settings = frame.load_settings(config)
+    logs.configure("error", "human")
+
+    async def offered() -> "Registry":
+        async with open_skills(settings) as (registry, late):
+            for source, reason in late.items():
+                click.echo(not_ready(source, reason), err=True)
+            return registry
+
     try:
-        policy, registry = make_policy(settings), load_skills(settings)
+        policy = make_policy(settings)
+        registry = anyio.run(offered, backend=settings.backend)
     except PolicyError as error:
         raise frame.ConfigFault(*map(str, error.entries)) from None
     except (SkillLoadError, DuplicateSkillError) as error:
@@ -77,12 +89,18 @@ def _find(
         names = view.names(" ".join(words))
     except SearchError as error:
         raise frame.Fault(str(error)) from None
-    installed = [
-        one
+    # What others describe is among the skills of their source, unless an admin has to decide.
+    decided = {
+        one["name"]: one
         for one in _installed(settings)
-        if may_use(one["name"]) and all(word.casefold() in one["name"] for word in words)
+        if one["directory"] or one["state"] != "offered"
+    }
+    skills = [skill for name in names if (skill := view.get(name)) is not None]
+    return [skill for skill in skills if skill.name not in decided], [
+        one
+        for name, one in decided.items()
+        if may_use(name) and all(word.casefold() in name for word in words)
     ]
-    return [skill for name in names if (skill := view.get(name)) is not None], installed
 
 
 def _may_use(policy: "Policy", principal: str | None) -> Callable[[str], bool]:

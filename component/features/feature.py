@@ -69,9 +69,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
         disco_nodes: nodes that service discovery describes; the first that has a node answers.
         loops: run as long as the service does; they are started in this order, and a service whose
             loop raises before it has started does not connect.
-        sources: add, change and remove skills; they need only the settings and this machine.
-        remote_sources: the same for skills of other programs; the connection does not wait for
-            them.
+        sources: add, change and remove skills, with what the kernel has.
         pin: returns the source that is run in place of a source of skills; the same one unless an
             admin has to approve its descriptions.
         warnings: returns what an admin has to decide, in sentences.
@@ -112,7 +110,6 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     disco_nodes: Sequence[Nodes] = ()
     loops: Sequence[Loop] = ()
     sources: Sequence[SkillSource] = ()
-    remote_sources: Sequence[SkillSource] = ()
     pin: Callable[[SkillSource], SkillSource] = _same
     warnings: Callable[[], Sequence[str]] = tuple
     held_sources: Callable[[], Sequence[str]] = tuple
@@ -138,8 +135,8 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 class Feature:
     """One thing that the service does.
 
-    The order of calls is: `skills`, `prepare`, `open`. Commands that list skills stop after
-    `skills`; the command line calls only `offline_commands` if no service runs.
+    The order of calls is: `skills`, `prepare`, `open`. Commands that list skills call only `skills`
+    and the sources; the command line calls only `offline_commands` if no service runs.
 
     If one of the settings in `reloads` is changed while the service runs, the feature is closed,
     and another object of its class is opened with the new settings.
@@ -161,6 +158,14 @@ class Feature:
 
     def skills(self) -> Iterable[Skill]:
         """Return the skills that it offers. They are called only after `open`."""
+        return ()
+
+    def sources(self) -> Iterable[SkillSource]:
+        """Return the sources of skills that need only the settings and this machine."""
+        return ()
+
+    def remote_sources(self) -> Iterable[SkillSource]:
+        """Return the sources of skills of other programs; the connection does not wait for them."""
         return ()
 
     def prepare(self, registry: Registry) -> None:

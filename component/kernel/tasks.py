@@ -116,7 +116,7 @@ class TaskSubsystem:
                 approvers=self.approvers,
                 threads=Threads(limits.threads_total, limits.threads_per_principal),
                 names=lambda: (*catalog.registry.names(), *self.internal),
-                late=self._unready_sources,
+                late=self.unready_sources,
                 let_in=self.pause_gate.check,
                 agent_at=stream.addresses.agent_at,
                 check=self._check_capabilities,
@@ -211,7 +211,8 @@ class TaskSubsystem:
         for noticed in self.on_set_aside:
             await noticed(notice)
 
-    def _unready_sources(self) -> Sequence[str]:
+    def unready_sources(self) -> Sequence[str]:
+        """Return the sources that are not ready, or whose descriptions wait for an approval."""
         return [*self.late_sources(), *(name for names in self.held for name in names())]
 
     def _requeued(self, task: str) -> None:

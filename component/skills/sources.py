@@ -98,6 +98,9 @@ class SkillSources:
         sources: the sources; each has another name.
         start_s: seconds for which the start waits for them; `START_S` if None.
         offered: called after each offer of a source, even if it changes nothing. Must not wait.
+
+    Attributes:
+        failures: why sources have failed that have not offered any skills yet.
     """
 
     def __init__(
@@ -114,6 +117,7 @@ class SkillSources:
         self._start_s = start_s
         self._offered = offered
         self._late = dict.fromkeys(source.name for source in sources)
+        self.failures: dict[str, str] = {}
         self._refused: set[tuple[str, str]] = set()
         """Sources and skills that are not offered, each logged once."""
 
@@ -179,6 +183,7 @@ class SkillSources:
                     lambda skills: self._offer(source.name, skills), task_status=_Started(offered)
                 )
             except SkillLoadError as error:
+                self.failures[source.name] = str(error)
                 _log.warning("a source of skills failed", source=source.name, reason=str(error))
             except Exception:  # noqa: BLE001 - a fault in one source must not end the service
                 _log.exception("a source of skills failed", source=source.name)
@@ -192,6 +197,7 @@ class SkillSources:
 
     def _offer(self, source: str, skills: Sequence[Skill]) -> Sequence[DuplicateSkillError]:
         self._late.pop(source, None)
+        self.failures.pop(source, None)
         refused = self._registry.offer(source, skills)
         self._offered()
         for each in refused:

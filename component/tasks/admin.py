@@ -94,7 +94,7 @@ class TaskAdmin:
 
     async def show(self, task: str) -> Held | None:
         """Return one task; None if it does not exist."""
-        return await self._storage.read(self._op(task, lambda _, row: row))
+        return await self._storage.read(self._op(task, lambda _, row: row, lock=False))
 
     async def cancel(self, task: str) -> Held | None:
         """Cancel a task, and return its state after that; None if it does not exist."""
@@ -162,13 +162,15 @@ class TaskAdmin:
         return held
 
     def _op(
-        self, task: str, op: Callable[[Transaction, Row], Row]
+        self, task: str, op: Callable[[Transaction, Row], Row], *, lock: bool = True
     ) -> Callable[[Database], Held | None]:
-        """Return the operation on a task that its principal can see, whose value is the task."""
+        """Return the operation on a task that its principal can see, whose value is the task. The
+        row is locked unless it is only read.
+        """
 
         def run(database: Database) -> Held | None:
             tx = Transaction(database, self._limits)
-            row = rows.load(tx, task)
+            row = rows.load(tx, task, lock=lock)
             if row is None or not row.promoted:
                 return None
             row = op(tx, row)

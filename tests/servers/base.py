@@ -277,7 +277,7 @@ class Server(ABC):
         values = {
             guides.HOST: self.host,
             guides.ADDRESS: self.address,
-            guides.PORT: str(self.component_port),
+            guides.PORTS[self.name]: str(self.component_port),
             **dict.fromkeys(required, self.secret),
         }
         return guides.fill(guides.block(self.guide, block), values)

@@ -8,7 +8,7 @@ puts the values of a test server in their places; nothing else of a block is eve
 |---------------|-------------------------------------------------------------------|
 | `example.com` | the server's host name, also inside `agent.example.com`            |
 | `127.0.0.1`   | the address the component listener binds to                        |
-| `5275`        | its port                                                           |
+| its `PORTS`   | its port                                                           |
 | `change-me`   | the component's secret                                             |
 """
 
@@ -16,7 +16,10 @@ import re
 from pathlib import Path
 
 DOCS = Path(__file__).parents[2] / "docs"
-HOST, ADDRESS, PORT, SECRET = "example.com", "127.0.0.1", "5275", "change-me"
+HOST, ADDRESS, SECRET = "example.com", "127.0.0.1", "change-me"
+PORTS = {"ejabberd": "5275", "prosody": "5347"}
+PORT = PORTS["ejabberd"]
+"""The port in guides that are not about one server."""
 
 
 class GuideError(Exception):

@@ -323,9 +323,10 @@ def test_a_guide_without_its_block_is_a_failure(guide: Path) -> None:
 
 
 def test_a_block_without_a_placeholder_is_a_failure(guide: Path) -> None:
-    body = guides.block(guide, "component").replace(guides.PORT, "5347")
-    with pytest.raises(guides.GuideError, match="lacks 5275"):
-        guides.fill(body, {guides.PORT: "1", guides.HOST: "a.test"})
+    port = guides.PORTS["prosody"]
+    body = guides.block(guide, "component").replace(port, "5222")
+    with pytest.raises(guides.GuideError, match="lacks 5347"):
+        guides.fill(body, {port: "1", guides.HOST: "a.test"})
 
 
 def test_values_that_look_like_placeholders_stay_as_they_are() -> None:

@@ -1,6 +1,6 @@
 """Skills that are HTTP requests of the settings, or operations of an API in OpenAPI."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import ClassVar
 
 from component.features.apis.settings import OPENAPI, REST
@@ -8,6 +8,7 @@ from component.features.apis.sources import OpenApiSource, RestSource
 from component.features.feature import Feature, Opened
 from component.kernel.check import Check, check_url
 from component.kernel.kernel import Kernel
+from component.skills.sources import SkillSource
 
 
 class ApisFeature(Feature):
@@ -15,16 +16,22 @@ class ApisFeature(Feature):
 
     reloads: ClassVar = ("rest", "openapi")
 
+    def sources(self) -> Iterator[SkillSource]:
+        """Yield those of the requests, and of the documents on this machine."""
+        if requests := self.settings[REST]:
+            yield RestSource(requests)
+        for name, api in self.settings[OPENAPI].items():
+            if not api.url:
+                yield OpenApiSource(name, api)
+
+    def remote_sources(self) -> Iterable[SkillSource]:
+        """Return those of documents that have a URL."""
+        apis = self.settings[OPENAPI].items()
+        return [OpenApiSource(name, api) for name, api in apis if api.url]
+
     def open(self, kernel: Kernel) -> Opened:
-        """Make the sources of the skills."""
-        requests, apis = self.settings[REST], self.settings[OPENAPI].items()
-        return Opened(
-            sources=(
-                *((RestSource(requests),) if requests else ()),
-                *(OpenApiSource(name, one) for name, one in apis if not one.url),
-            ),
-            remote_sources=[OpenApiSource(name, one) for name, one in apis if one.url],
-        )
+        """Contribute nothing else."""
+        return Opened()
 
     async def availability(self) -> AsyncIterator[Check]:
         """Check whether the servers can be reached."""

@@ -1,13 +1,13 @@
 """The tools of MCP servers as skills."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import ClassVar, Final
 
 from component.features.feature import Feature, Opened
 from component.features.mcp.settings import SERVERS, McpServer
 from component.kernel.check import Check
 from component.kernel.kernel import Kernel
-from component.skills.sources import ExtraSource
+from component.skills.sources import ExtraSource, SkillSource
 
 _INSTALL: Final = "the mcp extra: pip install 'xmpp-agent-component[mcp]'"
 
@@ -24,10 +24,13 @@ class McpFeature(Feature):
 
     reloads: ClassVar = ("mcp",)
 
+    def remote_sources(self) -> Iterable[SkillSource]:
+        """Return a source of skills for each server."""
+        return [mcp_source(name, entry) for name, entry in self.settings[SERVERS].items()]
+
     def open(self, kernel: Kernel) -> Opened:
-        """Make a source of skills for each server."""
-        servers = self.settings[SERVERS].items()
-        return Opened(remote_sources=[mcp_source(name, entry) for name, entry in servers])
+        """Contribute nothing else."""
+        return Opened()
 
     async def availability(self) -> AsyncIterator[Check]:
         """Start or call each server, and list its tools."""

@@ -1,6 +1,6 @@
 """Skills of other machines: workers that take their calls from a queue."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from component import system
@@ -9,7 +9,7 @@ from component.features.workers.settings import QUEUES, WORKER, WorkersEntry
 from component.kernel.check import Check
 from component.kernel.kernel import Kernel
 from component.skills.errors import SkillLoadError
-from component.skills.sources import ExtraSource
+from component.skills.sources import ExtraSource, SkillSource
 
 if TYPE_CHECKING:
     from component.features.workers.messages import Offered
@@ -28,9 +28,13 @@ class WorkersFeature(Feature):
 
     reloads: ClassVar = ("workers",)
 
+    def remote_sources(self) -> Iterable[SkillSource]:
+        """Return a source of skills for each queue."""
+        return [workers_source(entry) for entry in self.settings[QUEUES]]
+
     def open(self, kernel: Kernel) -> Opened:
-        """Make a source of skills for each queue."""
-        return Opened(remote_sources=[workers_source(entry) for entry in self.settings[QUEUES]])
+        """Contribute nothing else."""
+        return Opened()
 
     async def availability(self) -> AsyncIterator[Check]:
         """Check whether each queue can be used, and whether it has workers."""

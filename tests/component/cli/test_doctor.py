@@ -135,7 +135,10 @@ def test_doctor_warns_of_an_account_whose_domain_is_not_allowed(command: RunComm
     jids = ["juliet@localhost", "romeo@elsewhere.example"]
     verdict, text = checks(command("doctor", "--json", agent__allowed_jids=jids))["policy"]
     assert verdict == "warning"
-    assert text.startswith("romeo@elsewhere.example cannot use the agent: ")
+    assert text == (
+        "agent.allowed_jids: 'romeo@elsewhere.example' cannot use the agent: a sender must be in"
+        " both lists, so add elsewhere.example to agent.allowed_domains"
+    )
     # However the domain is spelt.
     found = checks(
         command(
@@ -384,7 +387,7 @@ def test_doctor_warns_of_agents_without_a_model_or_a_skill(command: RunCommand) 
     )
     assert "agents" not in checks(command("doctor", "--json", llm__provider="local"))
     path.write_text(path.read_text().replace('"echo"', '"tiem*"'))
-    text = checks(command("doctor", "--json", llm__provider="local"))["agents"][1]
+    text = checks(command("doctor", "--json", llm__provider="local"))["skill names"][1]
     assert text.startswith("'tiem*' in the skills of clerk matches no skill")
 
 

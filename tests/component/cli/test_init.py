@@ -1,6 +1,7 @@
 import re
 import stat
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 from typing import get_args
 
@@ -18,6 +19,7 @@ from component.cli.reference import agent_toml, page
 from component.config import Settings
 from component.config.llm import Tier
 from tests.profiles import examples
+from tests.servers import guides
 
 DOMAIN = ("--domain", "agent.example.com")
 
@@ -40,8 +42,8 @@ def secret_of(settings: Settings) -> str:
 def test_what_init_writes_loads_as_it_stands(tmp_path: Path) -> None:
     result = run(tmp_path / "new", *DOMAIN, "--host", "xmpp.example.com", "--port", "5300")
     assert result.exit_code == ExitCode.OK, result.stderr
-    told = [line.split()[1] for line in result.stderr.splitlines() if line[:13] == "  xmpp-agent "]
-    assert told == ["doctor", "run"]
+    told = re.findall(r"xmpp-agent (\w+) --config (\S+)", result.stderr)
+    assert told == [(word, str(tmp_path / "new/agent.toml")) for word in ("doctor", "run")]
     settings = load(tmp_path / "new" / "agent.toml", {})
     assert settings.server.host == "xmpp.example.com"
     assert settings.server.port == 5300
@@ -50,6 +52,42 @@ def test_what_init_writes_loads_as_it_stands(tmp_path: Path) -> None:
     written = (tmp_path / "new" / "agent.toml").read_text()
     assert '\nallowed_domains = ["example.com"]\n' in written
     assert '\ncomponent_secret = "${AGENT_SECRET}"\n' in written
+
+
+def test_the_file_is_short_and_every_example_in_it_is_valid(tmp_path: Path) -> None:
+    """Each key has a comment; a line without its mark, and all of them, make valid settings."""
+    assert run(tmp_path, *DOMAIN).exit_code == ExitCode.OK
+    path = tmp_path / "agent.toml"
+    lines = path.read_text().splitlines()
+    assert len(lines) <= 40
+    for before, line in pairwise(lines):
+        is_key = re.match(r"(# )?[a-z_]+ = ", line)
+        assert not is_key or before.startswith(("#", "port = ", "host = ", "[")), line
+    uncommented = [re.sub(r"^# (?=\[|[a-z_]+ = )", "", line) for line in lines]
+    assert uncommented != lines
+    path.write_text("\n".join(uncommented))
+    settings = load(path, {})
+    assert settings.llm is not None
+    assert settings.agent.admins == settings.agent.allowed_jids
+
+
+def test_next_steps_are_short_in_the_directory_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("XMPP_AGENT_CONFIG", raising=False)
+    result = run(*DOMAIN, "--server", "prosody")
+    assert "xmpp-agent run\n" in result.stderr
+    assert len(result.stderr.splitlines()) <= 10
+
+
+def test_all_settings_are_written_on_request(tmp_path: Path) -> None:
+    assert run(tmp_path, *DOMAIN, "--full").exit_code == ExitCode.OK
+    text = (tmp_path / "agent.toml").read_text()
+    settings = load(tmp_path / "agent.toml", {})
+    assert settings.server.component_domain == "agent.example.com"
+    assert settings.allowed_domains == ("example.com",)
+    assert all(f"{key.name} = " in text for table in tables() for key in table.keys)
 
 
 labels = st.from_regex(r"[a-zäöü0-9]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)
@@ -174,15 +212,32 @@ def test_each_server_has_its_block_and_its_port(tmp_path: Path, server: str) -> 
     assert result.stdout == server_block(server, connection)
 
 
-def test_blocks_name_what_differs_from_the_server_s_defaults() -> None:
+@pytest.mark.parametrize("server", guides.PORTS)
+def test_the_server_s_guide_and_the_command_have_the_same_setup(server: str) -> None:
+    guide = guides.block(guides.DOCS / f"{server}.md", "component")
+    port = DEFAULT_PORTS[server]
+    near = ComponentConnection("agent.example.com", "change-me", "localhost", port)
+    block = server_block(server, near).splitlines(keepends=True)
+    comment = "--" if server == "prosody" else "#"
+    assert "".join(line for line in block if not line.startswith(comment)) == guide
+    written = guides.block(guides.DOCS / f"{server}.md", "agent.toml")
+    assert tomllib.loads(written)["server"]["port"] == port
+
+
+def test_the_file_of_prosody_is_named_in_guide_and_command() -> None:
+    near = ComponentConnection("agent.example.com", "s", "localhost", 5347)
+    path = "/etc/prosody/conf.d/agent.example.com.cfg.lua"
+    assert path in server_block("prosody", near)
+    assert path in (guides.DOCS / "prosody.md").read_text()
+
+
+def test_a_server_on_another_machine_listens_for_it() -> None:
     far = ComponentConnection("agent.example.com", "s", "xmpp.example.com", 5300)
     prosody = server_block("prosody", far)
     assert "component_ports = { 5300 }" in prosody
-    assert "component_interfaces" in prosody
-    near = server_block("prosody", ComponentConnection("agent.example.com", "s", "localhost", 5347))
-    assert "component_ports" not in near
+    assert 'component_interfaces = { "*" }' in prosody
     assert "port: 5300" in server_block("ejabberd", far)
-    assert 'ip: "127.0.0.1"' not in server_block("ejabberd", far)
+    assert 'ip: "::"' in server_block("ejabberd", far)
 
 
 def test_every_default_in_the_commented_file_is_the_default() -> None:
