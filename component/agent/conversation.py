@@ -19,6 +19,7 @@ from component.agent.completions import LONGEST_DELAY_S, directed
 from component.agent.engine import Answered
 from component.agent.protocol import Away, Profile
 from component.agent.requests import Outcome, Resumption, Starter, TurnRequest, WorkStarter
+from component.agent.revisions import Revisions
 from component.agent.rows import Wait
 from component.agent.run import TurnInput
 from component.agent.tool_calls import Parked
@@ -87,6 +88,25 @@ class Turn(msgspec.Struct, eq=False):
         """Whether it is on disk and all of its requests are labelled."""
         labelled = not self.request.needs_label and not (self.joined and self.unlabelled)
         return self.stored and labelled
+
+    @property
+    def is_retracted(self) -> bool:
+        """Whether all of its messages were retracted after it had begun."""
+        return not any(one.text for one in self.requests)
+
+    def sent_as(self, msg_id: str) -> TurnRequest | None:
+        """Return its request that is the message with this id."""
+        return next((one for one in self.requests if one.msg_id == msg_id), None)
+
+    def set_text(self, request: str, text: str) -> TurnRequest:
+        """Set the text of one of its requests, and return it."""
+
+        def changed(one: TurnRequest) -> TurnRequest:
+            return msgspec.structs.replace(one, text=text) if one.id == request else one
+
+        self.request = changed(self.request)
+        self.joined = [changed(one) for one in self.joined]
+        return next(one for one in self.requests if one.id == request)
 
     @property
     def unlabelled(self) -> list[TurnRequest]:
@@ -228,6 +248,9 @@ class _Running:
         self.done = anyio.Event()
         self.model_call: anyio.CancelScope | None = None
         self.restarts = 0
+        self.revisions = Revisions()
+        if turn.resumption is None:
+            self.revisions.known.set()
 
     def stop(self) -> None:
         self.is_stopped = True
@@ -310,10 +333,14 @@ class Conversation:
 
     async def revise(self, msg_id: str, text: str | None) -> bool:
         """See `Conversations.revised`."""
-        fresh = (one for one in reversed(self.waiting) if one.is_fresh)
-        turn = next((one for one in fresh if one.request.msg_id == msg_id), None)
+        turn = next((one for one in reversed(self.waiting) if one.sent_as(msg_id)), None)
+        running = self._running
+        if turn is None and running is not None and running.turn.sent_as(msg_id) is not None:
+            return await self._revise_running(running, msg_id, text or "")
         if turn is None:
             return False
+        if not turn.is_fresh:
+            return await self._revise_begun(turn, msg_id, text or "")
         before = turn.request.text
         self._revisions += 1
         if text is not None:
@@ -334,6 +361,46 @@ class Conversation:
             self._revisions -= 1
             self.look()
         return True
+
+    async def _revise_running(self, running: _Running, msg_id: str, text: str) -> bool:
+        if not running.revisions.known.is_set():
+            await running.revisions.known.wait()
+        turn, request = running.turn, running.turn.sent_as(msg_id)
+        assert request is not None, "its caller has found it"
+        if self._running is not running:  # it has ended or waits in the meantime
+            return await self.revise(msg_id, text or None)
+        if running.is_stopped or running.revisions.is_too_late(request.id):
+            return False
+        with running.revisions.writing():
+            self._interrupt(running)
+            await self._store_text(request, text)
+            running.revisions.add(turn.set_text(request.id, text))
+            if turn.is_retracted:
+                running.stop()
+        return True
+
+    async def _revise_begun(self, turn: Turn, msg_id: str, text: str) -> bool:
+        """Revise a message of a turn that has begun and waits to go on, such as after a restart."""
+        request = turn.sent_as(msg_id)
+        if request is None or turn.resumption is None:
+            return False  # its own row is not on disk yet
+        self._holds += 1
+        try:
+            profile = await self._shared.ports.profiles(self.key)
+            if isinstance(profile, Away):
+                profile = profile.begun or Profile(agent=self.key.agent)
+            if request.id in await self._shared.engine.acted_on(self._ask(turn, profile)):
+                return False
+            await self._store_text(request, text)
+            turn.set_text(request.id, text)
+        finally:
+            self._holds -= 1
+            self.look()
+        return True
+
+    async def _store_text(self, request: TurnRequest, text: str) -> None:
+        changed = msgspec.structs.replace(request, text=text)
+        await self._shared.storage.write(partial(rows.revise, request=changed))
 
     # The running turn, as the scheduler sees it.
 
@@ -368,6 +435,7 @@ class Conversation:
             shared.delivery.answer(turn.requests, sentences.BROKE)
         finally:
             self._running = None
+            running.revisions.known.set()
             self.look()
             running.done.set()
             shared.engine.model_calls.observer.turn(
@@ -377,6 +445,9 @@ class Conversation:
 
     async def _run(self, running: _Running) -> Outcome:
         turn, shared = running.turn, self._shared
+        if turn.is_retracted:
+            await self._end(turn)
+            return Outcome("stopped")
         profile = await shared.ports.profiles(self.key)
         if isinstance(profile, Away) and turn.resumption:
             profile = profile.begun or profile
@@ -480,6 +551,12 @@ class Conversation:
             finally:
                 running.model_call = None
 
+    @property
+    def revisions(self) -> Revisions:
+        """The corrections of messages of the running turn."""
+        assert self._running is not None, "its turn asks for them"
+        return self._running.revisions
+
     def more(self) -> bool:
         """Whether there are requests that can join the running turn."""
         running = self._running
@@ -501,11 +578,15 @@ class Conversation:
         return [one.request for one in joining]
 
     def _interrupt(self, running: _Running) -> None:
-        """Cancel the call of the model if requests wait that can join the turn."""
+        """Cancel the call of the model if one of its messages was corrected, or if requests wait
+        that can join the turn.
+        """
         scope = running.model_call
-        if scope is None or scope.cancel_called or running.restarts >= RESTARTS:
+        if scope is None or scope.cancel_called:
             return
-        if self.more():
+        if running.revisions.waiting:
+            scope.cancel()
+        elif running.restarts < RESTARTS and self.more():
             running.restarts += 1
             scope.cancel()
 

@@ -208,7 +208,8 @@ class Conversations:
     async def revised(self, key: SessionKey, msg_id: str, body: str | None) -> bool:
         """Replace the text of the message with this id, or retract it if `body` is None.
 
-        Returns False if the message does not wait any more. Raises StorageError, and then the
+        Returns False if it is too late: something was done that the message has caused and that a
+        new text would change, or its turn waits for a task. Raises StorageError, and then the
         message is unchanged.
         """
         conversation = self._conversations.get(key)

@@ -18,13 +18,14 @@ from component.agent.model_calls import ModelCalls
 from component.agent.prompt import TokenBudget, build_prompt
 from component.agent.protocol import Profile, Tools
 from component.agent.requests import TurnRequest
+from component.agent.revisions import Revisions
 from component.agent.run import Run, TurnInput, opaque_parts, usage_fields
 from component.agent.tool_calls import Parked, ToolCalls
 from component.agent.untrusted_text import InjectionCheck, Scanner
 from component.budget.protocol import BudgetExceededError
 from component.caches import LRUCache
 from component.config.agents import Loop
-from component.conversations.lines import Line, Note, Said
+from component.conversations.lines import Correction, Note, Said, StoredLine
 from component.conversations.sessions import Sessions
 from component.memory.knowledge import Knowledge
 from component.memory.store import Remembered
@@ -159,13 +160,15 @@ class Engine:
             written = run.journal.answer()
             if written is not None:
                 return Answered.of(written)
-            try:
-                return await self._stages(run)
-            except BudgetExceededError as stopped:
-                excuse = str(stopped)
-            except ModelError as error:
-                excuse = excuse_for(error, ask.id)
-            return await self._excuse(run, excuse)
+            while True:
+                try:
+                    return await self._stages(run)
+                except BudgetExceededError as stopped:
+                    excuse = str(stopped)
+                except ModelError as error:
+                    excuse = excuse_for(error, ask.id)
+                if not _is_revised(run):
+                    return await self._excuse(run, excuse)
 
     async def _stages(self, run: Run) -> Answered | Parked:
         await self._look_up_memories(run)
@@ -178,13 +181,17 @@ class Engine:
         if parked is not None:
             return parked
         self._tool_calls.offer(run)
+        if interrupts is not None and run.ask.resumed:
+            interrupts.revisions.restored(self._acted_on(run))
         await self._compaction.look(run)
         while True:
             if interrupts is not None and interrupts.more():
                 await self._add_messages(run, await interrupts.take(), recall=False)
+            if interrupts is not None and interrupts.revisions.waiting:
+                await self._take_revisions(run, interrupts.revisions)
             completion = await self._think(run)
-            if completion is None:
-                run.discard_retry()  # a message has arrived
+            if completion is None or _is_revised(run):
+                run.discard_retry()  # a message has arrived, or was corrected
                 continue
             verdict = completions.classify(
                 completion,
@@ -196,6 +203,8 @@ class Engine:
             if verdict.again:
                 run.ask_again(verdict)
             elif verdict.calls:
+                if not all(self._tool_calls.only_reads(run, call) for call in verdict.calls):
+                    _act(run)
                 parked = await self._tool_calls.call(run, completion, verdict.calls)
                 if parked is not None:
                     return parked
@@ -216,20 +225,62 @@ class Engine:
     async def _add_messages(
         self, run: Run, messages: Sequence[TurnRequest], *, recall: bool
     ) -> None:
-        """Store messages that have no line yet, with their context.
+        """Store messages that have no line yet, with their context, and corrections of others.
 
         With `recall`, the context of the last one has the memories that match it.
         """
         new = run.journal.add_requests(messages)
-        lines: list[Line] = []
+        lines: list[StoredLine] = await self._corrections(run, messages)
         for one in new:
             is_last = one is new[-1]
             recalled = await self._remember(run, one) if recall and is_last else []
-            finding = ""
-            if one.taint not in (None, "person"):
-                finding = await self._injection_check.scan(run, one.text, one.taint)
+            finding = await self._scan(run, one)
             lines.append(run.message_line(one, finding, recalled, notes=is_last))
         await run.journal.add(lines)
+
+    async def _scan(self, run: Run, request: TurnRequest) -> str:
+        if request.taint in (None, "person"):
+            return ""
+        return await self._injection_check.scan(run, request.text, request.taint)
+
+    async def _take_revisions(self, run: Run, revisions: Revisions) -> None:
+        revised = await revisions.take()
+        run.revise(revised)
+        await self._add_messages(run, revised, recall=True)
+
+    async def _corrections(self, run: Run, messages: Sequence[TurnRequest]) -> list[StoredLine]:
+        """Return the lines that replace those of messages that were corrected since.
+
+        The time and the notes in the context of a message stay as they were.
+        """
+        lines: list[StoredLine] = []
+        for request, before in run.journal.differing(messages):
+            recalled = await self._remember(run, request) if request.text else []
+            finding = await self._scan(run, request)
+            after = run.message_line(request, finding, recalled, notes=False)
+            message = msgspec.structs.replace(
+                before,
+                content=after.content,
+                finding=finding,
+                memories=after.memories,
+                taints=history.in_order({*before.taints, *after.taints}),
+            )
+            lines.append(Correction(turn=request.id, message=message))
+            if run.journal.calls_since(request.id):
+                lines.append(Note(content=sentences.CORRECTED, turn=run.ask.id))
+        return lines
+
+    def _acted_on(self, run: Run) -> set[str]:
+        """Return the messages of a turn of which a correction is too late."""
+        if run.journal.answer() is not None:
+            return set(run.journal.ids)
+        return {
+            one
+            for one in run.journal.ids
+            if not all(
+                self._tool_calls.only_reads(run, call) for call in run.journal.calls_since(one)
+            )
+        }
 
     async def _remember(self, run: Run, request: TurnRequest) -> list[tuple[Remembered, str]]:
         """Return the memories that match a message, each with what the scanner has found in it."""
@@ -330,6 +381,7 @@ class Engine:
         usage: Usage,
         parts: tuple[TextPart | OpaquePart, ...] = (),
     ) -> Answered:
+        _act(run)
         line = Said(
             role="assistant",
             content=verdict.answer,
@@ -365,9 +417,30 @@ class Engine:
             return 0
         await self._add_messages(run, ask.messages, recall=False)
         lines, given_up = await self._tool_calls.give_up(run)
-        lines.append(Note(content=sentences.STOPPED_NOTE, turn=ask.id))
+        if any(one.text for one in ask.messages):
+            lines.append(Note(content=sentences.STOPPED_NOTE, turn=ask.id))
         await run.journal.add(lines, sync=True)
         return given_up
+
+    async def acted_on(self, ask: TurnInput) -> set[str]:
+        """Return the messages of a turn that does not run of which a correction is too late.
+
+        Raises StorageError.
+        """
+        run = await self._open(msgspec.structs.replace(ask, resumed=True))
+        run.journal.add_requests(ask.messages)
+        return self._acted_on(run)
+
+
+def _act(run: Run) -> None:
+    """Note that a turn does what a correction cannot undo."""
+    if run.ask.interrupts is not None:
+        run.ask.interrupts.revisions.act_on(run.journal.ids)
+
+
+def _is_revised(run: Run) -> bool:
+    """Whether a correction of a message of a turn waits to be taken."""
+    return run.ask.interrupts is not None and run.ask.interrupts.revisions.waiting
 
 
 def excuse_for(error: ModelError, turn: str) -> str:

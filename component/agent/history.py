@@ -46,6 +46,7 @@ LATE_RESULT: Final = (
     "[This is from the service, and not from the person: the result of {name}, which was called"
     " earlier.]"
 )
+RETRACTED: Final = "[The person has retracted this message.]"
 TOLD: Final = "[The service has told the person: {notice}]"
 _ORDER: Final[tuple[Taint, ...]] = ("person", "file", "peer", "web")
 
@@ -163,6 +164,8 @@ def _is_request(line: object) -> bool:
 def _message(line: Said, view: View) -> ModelMessage:
     """Return a message; its context is a separate part before it."""
     content = line.content
+    if not content and line.turn is not None:
+        content = RETRACTED
     if line.finding:
         content = view.fence.around(content, str(line.taint), line.finding)
     if line.operator is not None:

@@ -64,7 +64,8 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         conversation: whose history it belongs to. Its agent has a localpart.
         principal: the bare JID whose rights the turn has.
         reply_to: where the answer goes; None if nobody gets one.
-        text: the message or instruction for the agent.
+        text: the message or instruction for the agent; empty for a message that was retracted after
+            its turn had begun.
         taint: who could have written the text; None while that is unknown, and for texts of
             operators.
         taints: those of everything that a model had read before it wrote the text, if one did.

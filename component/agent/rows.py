@@ -106,7 +106,7 @@ def insert(database: Database, home: str, request: TurnRequest) -> bool:
 
 
 def revise(database: Database, request: TurnRequest) -> None:
-    """Replace a request whose turn has not started."""
+    """Replace a request whose message was corrected."""
     database.execute("UPDATE turns SET message = ? WHERE id = ?", (encoded(request), request.id))
 
 

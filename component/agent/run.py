@@ -17,12 +17,16 @@ from component.budget.protocol import Spender
 from component.config.agents import Loop
 from component.conversations.lines import (
     Called,
+    Correction,
     Line,
     Note,
     Resulted,
     Said,
     ShownMemory,
+    StoredLine,
     Summary,
+    corrected,
+    corrected_summary,
 )
 from component.conversations.sessions import Sessions
 from component.conversations.tail import tokens_of_each
@@ -118,7 +122,7 @@ class Journal:
                 if id(line) not in there and line not in self.lines:
                     self._above.append(line)
 
-    async def add(self, lines: Sequence[Line], *, sync: bool = False) -> None:
+    async def add(self, lines: Sequence[StoredLine], *, sync: bool = False) -> None:
         """Append lines to the file. Raises StorageError."""
         if not lines:
             return
@@ -129,16 +133,49 @@ class Journal:
                 self._above += [one for one in self.lines[:at] if self._is_own(one)]
                 del self.lines[:at], self.costs[:at]
                 self.summary, self.left_out = line, False
+            elif isinstance(line, Correction):
+                self._correct(line)
             else:
                 self.lines.append(line)
                 self.costs += tokens_of_each((line,), self._count)
 
+    def _correct(self, line: Correction) -> None:
+        messages: dict[str | None, Said] = {line.turn: line.message}
+        self._above = [corrected(one, messages) for one in self._above]
+        self.lines = [corrected(one, messages) for one in self.lines]
+        self.costs = tokens_of_each(self.lines, self._count)
+        if self.summary is not None:
+            self.summary = corrected_summary(self.summary, messages)
+
     def add_requests(self, messages: Iterable[TurnRequest]) -> list[TurnRequest]:
-        """Add messages to the turn, and return those that have no line yet."""
+        """Add messages to the turn, and return those that have no line yet and are not
+        retracted.
+        """
         messages = list(messages)
         self.ids += [one.id for one in messages if one.id not in self.ids]
         known = {line.turn for line in self.own() if _asks(line)}
-        return [one for one in messages if one.id not in known]
+        return [one for one in messages if one.text and one.id not in known]
+
+    def differing(self, messages: Iterable[TurnRequest]) -> list[tuple[TurnRequest, Said]]:
+        """Return the messages that were corrected after their lines were stored, and the lines."""
+        stored = {line.turn: line for line in self._said() if _asks(line)}
+        return [
+            (one, line)
+            for one in messages
+            if (line := stored.get(one.id)) is not None and line.content != one.text
+        ]
+
+    def calls_since(self, message: str) -> list[Called]:
+        """Return the calls of this turn after a message, which may be caused by it."""
+        found: list[Called] | None = None
+        if self.summary is not None and any(one.turn == message for one in self.summary.requests):
+            found = []
+        for line in self.own():
+            if _asks(line) and line.turn == message:
+                found = []
+            elif isinstance(line, Called) and found is not None:
+                found.append(line)
+        return found or []
 
     @property
     def fence(self) -> str:
@@ -418,6 +455,12 @@ class Run:
         for calls in rounds:
             made = [ToolCall(call.id, call.name, call.arguments) for call in calls]
             self.guard.judge(made, [results.get(call.id) for call in calls])
+
+    def revise(self, messages: Iterable[TurnRequest]) -> None:
+        """Replace messages of the turn by corrected ones."""
+        by_id = {one.id: one for one in messages}
+        revised = [by_id.get(one.id, one) for one in self.ask.messages]
+        self.ask = msgspec.structs.replace(self.ask, messages=revised)
 
     def message_line(
         self,

@@ -46,6 +46,10 @@ STOPPED_NOTE: Final = (
     "The person has stopped this turn. Do not continue it unless you are asked to."
 )
 STOPPED_CALL: Final = "The person has stopped this before it was done; it may have had effects."
+CORRECTED: Final = (
+    "The person has corrected a message after you made the calls above; it is shown as it is now."
+    " Make other calls if it needs them."
+)
 WAITS_FOR_PERSON: Final = (
     "This waits for the person, who has been asked; it continues as task {task}. The result will"
     " be here."

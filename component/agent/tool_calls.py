@@ -174,6 +174,13 @@ class ToolCalls:
         finally:
             self._observer.tool_call(call.name, outcome, monotonic() - began)
 
+    def only_reads(self, run: Run, call: ToolCall | Called) -> bool:
+        """Whether a call has no effects, or was not made because there is no such tool."""
+        source = self.offer(run).sources.get(call.name)
+        if source is None:
+            return isinstance(call, ToolCall)
+        return source is self._tools and source.together(run.caller(), call.name)
+
     # 5 and 6: the tools, and the guard.
 
     async def call(

@@ -16,7 +16,7 @@ import msgspec
 from component import system
 from component.audit.protocol import Recorder
 from component.conversations import directories
-from component.conversations.lines import Said, decode_line
+from component.conversations.lines import Correction, Said, decode_line
 from component.memory import knowledge_lines
 from component.memory.knowledge import Knowledge, KnowledgeError, Memo
 from component.memory.words import grams, words
@@ -210,6 +210,9 @@ class Facts:
                     said = decode_line(raw)
                 except ValueError:
                     continue
+                if isinstance(said, Correction):
+                    found = [one for one in found if one.turn != said.turn]
+                    said = said.message
                 # Only a message that is known to be the person's own words is learned from.
                 if (
                     isinstance(said, Said)

@@ -1,14 +1,15 @@
 """The lines of a session file.
 
 The file is that of Fluux Agent: a header, then one JSON object a line. Its `message` lines are read
-and written as there; `call`, `result`, `summary` and `note` are added by this service.
+and written as there; `call`, `result`, `summary`, `note` and `correction` are added by this
+service.
 
 The part of a prompt that shows a line depends on nothing but the line. So the beginning of a prompt
 does not change, and providers can cache it. For this reason a line stores its context in the
 prompt, too.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
@@ -201,25 +202,59 @@ class Note(msgspec.Struct, frozen=True, tag="note", omit_defaults=True, kw_only=
     omitted: tuple[str, ...] = ()
 
 
+class Correction(msgspec.Struct, frozen=True, tag="correction", omit_defaults=True, kw_only=True):
+    """Replaces an earlier message that its sender has corrected or retracted.
+
+    Attributes:
+        turn: the turn of the message.
+        message: the message as it is read from now on, in the place of the earlier one. Its content
+            is empty if it was retracted.
+    """
+
+    turn: str
+    message: Said
+    ts: str | None = None
+
+
 Line: TypeAlias = Said | Called | Resulted | Summary | Note
+StoredLine: TypeAlias = Line | Correction
+"""A line as the file has it; what is read from it has the corrections applied."""
 
 MAX_LINE: Final = 1 << 24
 """Bytes of a line; a longer one is damaged."""
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Header | Said | Called | Resulted | Summary | Note)
+_decoder = msgspec.json.Decoder(Header | Said | Called | Resulted | Summary | Note | Correction)
 
 
-def decode_line(raw: bytes) -> Line | Header:
+def decode_line(raw: bytes) -> StoredLine | Header:
     """Read one line. Raises ValueError that says why it cannot be read."""
     try:
-        line: Line | Header = _decoder.decode(raw)
+        line: StoredLine | Header = _decoder.decode(raw)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise ValueError(str(error)) from error
     return line
 
 
-def encode_line(line: Line | Header) -> bytes:
+def corrected(line: Line, messages: Mapping[str | None, Said]) -> Line:
+    """Return a line with the messages that replace those in it, by their turns."""
+    match line:
+        case Said(role="user"):
+            return messages.get(line.turn, line)
+        case Summary():
+            return corrected_summary(line, messages)
+    return line
+
+
+def corrected_summary(summary: Summary, messages: Mapping[str | None, Said]) -> Summary:
+    """Return a summary with the messages that replace those in it, by their turns."""
+    if not any(one.turn in messages for one in summary.requests):
+        return summary
+    requests = tuple([messages.get(one.turn, one) for one in summary.requests])
+    return msgspec.structs.replace(summary, requests=requests)
+
+
+def encode_line(line: StoredLine | Header) -> bytes:
     """Return one line with its line feed.
 
     Raises MemoryStoreError if it is too long, and UnicodeEncodeError for a lone surrogate.
@@ -232,22 +267,25 @@ def encode_line(line: Line | Header) -> bytes:
     return data + b"\n"
 
 
-def encode_lines(lines: Iterable[Line], now: float) -> tuple[list[Line], bytes]:
+def encode_lines(lines: Iterable[StoredLine], now: float) -> tuple[list[StoredLine], bytes]:
     """Return lines as they will be read again, and their bytes; those without a time get `now`, in
     seconds since 1970.
 
     Raises MemoryStoreError if one is too long.
     """
     time = rfc3339(now)
-    encoded: list[Line] = []
+    encoded: list[StoredLine] = []
     data: list[bytes] = []
     for each in lines:
         line = msgspec.structs.replace(each, ts=time) if each.ts is None else each
+        if isinstance(line, Correction) and line.message.ts is None:
+            message = msgspec.structs.replace(line.message, ts=time)
+            line = msgspec.structs.replace(line, message=message)
         try:
             data.append(encode_line(line))
         except UnicodeEncodeError:
             # A model may write half of a surrogate pair in the arguments of a call.
-            line = msgspec.convert(_without_surrogates(msgspec.to_builtins(line)), Line)
+            line = msgspec.convert(_without_surrogates(msgspec.to_builtins(line)), StoredLine)
             data.append(encode_line(line))
         encoded.append(line)
     return encoded, b"".join(data)

@@ -13,7 +13,14 @@ from component import system
 from component.config.memory import Session
 from component.conversations import directories
 from component.conversations.directories import HISTORY, ConversationCounts, Forgotten
-from component.conversations.lines import Header, Line, encode_line, encode_lines, rfc3339
+from component.conversations.lines import (
+    Header,
+    Line,
+    StoredLine,
+    encode_line,
+    encode_lines,
+    rfc3339,
+)
 from component.conversations.tail import (
     CachedTail,
     Damage,
@@ -96,23 +103,23 @@ class Sessions:
                 return History(archived=await self._archive(key))
             return tail.history
 
-    async def append(self, key: SessionKey, lines: Sequence[Line], *, sync: bool) -> None:
+    async def append(self, key: SessionKey, lines: Sequence[StoredLine], *, sync: bool) -> None:
         """Append lines with one write; a line without a time gets the current one.
 
         With `sync` they are on the disk when this returns; otherwise they survive the end of this
         process, but not that of the machine. If it raises, none of them is stored.
         """
         now = self._clock()
-        lines, data = encode_lines(lines, now)
+        encoded, data = encode_lines(lines, now)
         if not data:
             return
         if not sync and len(data) <= _SHORT and key in self._tails and key not in self._locks:
             # A thread would take twenty times as long as the write.
-            self._add(key, lines, now, *self._write(key, data, now, sync=False))
+            self._add(key, encoded, now, *self._write(key, data, now, sync=False))
             return
         async with self._locks.hold(key):
             states = await system.in_thread(lambda: self._write(key, data, now, sync=sync))
-            self._add(key, lines, now, *states)
+            self._add(key, encoded, now, *states)
 
     async def turn(self, key: SessionKey, turn: str) -> tuple[Line, ...]:
         """Read the lines of a turn, oldest first, starting with the message that began it; empty if
@@ -177,7 +184,7 @@ class Sessions:
     def _add(
         self,
         key: SessionKey,
-        lines: Sequence[Line],
+        lines: Sequence[StoredLine],
         now: float,
         before: FileState,
         after: FileState,

@@ -12,11 +12,15 @@ import msgspec
 from component.conversations.lines import (
     MAX_LINE,
     Called,
+    Correction,
     Header,
     Line,
     Resulted,
     Said,
+    StoredLine,
     Summary,
+    corrected,
+    corrected_summary,
     decode_line,
 )
 from component.memory.knowledge_lines import seconds_of
@@ -80,10 +84,16 @@ def read_tail(descriptor: int, end: int, budget: int, count: Callable[[str], int
     reader = _Reader(descriptor, end)
     lines: list[Line] = []
     summary: Summary | None = None
+    corrections: dict[str | None, Said] = {}
     left_out = False
     spent = kept = 0
     for offset, raw in reader:
         line = reader.decode(offset, raw)
+        if isinstance(line, Correction):
+            corrections.setdefault(line.turn, line.message)
+            continue
+        if line is not None and corrections:
+            line = corrected(line, corrections)
         if isinstance(line, Summary):
             if summary is None:
                 summary, kept = line, line.kept
@@ -91,7 +101,8 @@ def read_tail(descriptor: int, end: int, budget: int, count: Callable[[str], int
             cost = _tokens_of(line, count)
             if lines and spent + cost > budget:
                 left_out = True
-                summary = summary or reader.summary_above(offset)
+                if summary is None and (above := reader.summary_above(offset)) is not None:
+                    summary = corrected_summary(above, corrections)
                 break
             spent += cost
             lines.append(line)
@@ -109,11 +120,16 @@ def read_turn(descriptor: int, end: int, turn: str) -> tuple[list[Line], bool, l
     reader = _Reader(descriptor, end)
     named = msgspec.json.encode(turn)
     lines: list[Line] = []
+    corrections: dict[str | None, Said] = {}
     begun = False
     for offset, raw in reader:
         line = reader.decode(offset, raw) if named in raw else None
-        if line is not None and line.turn == turn:
-            lines.append(line)
+        if line is None or line.turn != turn:
+            continue
+        if isinstance(line, Correction):
+            corrections.setdefault(turn, line.message)
+        else:
+            lines.append(corrected(line, corrections))
             begun = isinstance(line, Said) and line.role == "user"
             if begun:
                 break
@@ -140,7 +156,7 @@ class _Reader:
         self._end = end
         self.damage: list[Damage] = []
 
-    def decode(self, offset: int, raw: bytes) -> Line | None:
+    def decode(self, offset: int, raw: bytes) -> StoredLine | None:
         """Decode a line; None for a header and for a damaged one."""
         if not offset:
             raw = raw.removeprefix(b"\xef\xbb\xbf")  # some editors write a byte order mark
@@ -241,10 +257,12 @@ class CachedTail:
         times = [seconds_of(each) for each in stamps]
         self.last = max((each for each in times if each is not None), default=seen.mtime / 1e9)
 
-    def add(self, lines: Sequence[Line], now: float) -> bool:
+    def add(self, lines: Sequence[StoredLine], now: float) -> bool:
         """Add lines that were appended to the file; False if it has to be read again."""
         kept, summary, left_out, damage = self.tail
         for line in lines:
+            if isinstance(line, Correction):
+                return False
             if isinstance(line, Summary):
                 if line.kept > len(kept):
                     return False

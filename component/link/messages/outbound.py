@@ -5,6 +5,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from component.link.messages.code_blocks import without_languages
 from component.link.messages.inbound import Conversation, Reference, ReplyAddress
 from xep.binding import Payload
 from xep.binding.escaping import without_forbidden
@@ -84,7 +85,7 @@ def render(message: OutboundMessage, max_stanza_bytes: int) -> Iterator[Message]
     The first has the id of the message and all its payloads; the following ones have that id with a
     number. A message without text and payloads has no stanza.
     """
-    text = "\n\n".join([without_forbidden(part.text) for part in message.parts])
+    text = "\n\n".join([without_languages(without_forbidden(part.text)) for part in message.parts])
     most = max((max_stanza_bytes - _ENVELOPE_BYTES) // _GROWTH, _SHORTEST_BODY)
     bodies: list[str | None] = list(split_text(text, most))
     if not bodies and (message.payloads or not message.parts):

@@ -23,7 +23,7 @@ from component.agent.engine import Engine, EngineLimits
 from component.agent.model_calls import ModelCalls
 from component.agent.requests import TurnRequest
 from component.app.schema import SCHEMA
-from component.conversations.lines import Line
+from component.conversations.lines import Correction, Line, Said, StoredLine, corrected
 from component.conversations.tail import History, tokens_of_each
 from component.kernel.monitoring import Monitoring
 from component.memory_directory.layout import SessionKey
@@ -117,9 +117,15 @@ class PacedSessions:
         lines = tuple(self.lines.get(key, ()))
         return History(lines=lines, costs=tuple(tokens_of_each(lines, len)))
 
-    async def append(self, key: SessionKey, lines: Sequence[Line], *, sync: bool) -> None:
+    async def append(self, key: SessionKey, lines: Sequence[StoredLine], *, sync: bool) -> None:
         await self._pace()
-        self.lines.setdefault(key, []).extend(lines)
+        known = self.lines.setdefault(key, [])
+        for line in lines:
+            if isinstance(line, Correction):
+                messages: dict[str | None, Said] = {line.turn: line.message}
+                known[:] = [corrected(one, messages) for one in known]
+            else:
+                known.append(line)
         if sync:
             with anyio.CancelScope(shield=True):
                 await self._pace()

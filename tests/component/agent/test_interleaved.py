@@ -5,7 +5,7 @@ Hypothesis draws what people do and how many steps each wait takes.
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from component.agent import sentences
 from component.agent.conversations import TooManyWaitingError
 from component.agent.protocol import ToolResult
 from component.agent.requests import Outcome, TurnRequest
+from component.conversations.lines import Said
 from component.memory_directory.layout import SessionKey
 from component.models.protocol import Completion, ModelRequest, ModelUnavailableError
 from component.store.errors import StorageError
@@ -67,13 +68,18 @@ def fresh(
     return Paced(database, steps, jumps, **loop)
 
 
-def check(world: Paced, taken: Sequence[str], stopped: bool) -> None:
-    """Each accepted message is covered by one answer; if there was a stop, by at most one."""
+def check(
+    world: Paced, taken: Sequence[str], stopped: bool, retracted: Collection[str] = ()
+) -> None:
+    """Each accepted message is covered by one answer; if there was a stop, by at most one. No
+    answer is only for retracted messages.
+    """
     covered = Counter(one for _, ids in world.answers for one in ids)
-    assert set(covered) <= set(taken)
+    assert set(covered) <= {*taken, *retracted}
     assert not [one for one, times in covered.items() if times > 1], world.answers
+    assert not [ids for _, ids in world.answers if set(ids) <= set(retracted)]
     if not stopped:
-        assert set(covered) == set(taken)
+        assert set(covered) - set(retracted) == set(taken)
     over = Counter(world.purse.over)
     assert not [one for one, times in over.items() if times > 1], "a turn was ended twice"
     said = [reply.id for reply in world.ear.said if reply.id.endswith(".answer")]
@@ -317,6 +323,7 @@ class Story:
         self.offered: list[TurnRequest] = []
         self.told: dict[str, list[Outcome]] = {}
         self.taken_back: set[str] = set()
+        self.corrected: set[str] = set()
         self.stopped = False
         self._thoughts = list(thoughts)
         self._calls = 0
@@ -408,8 +415,8 @@ class Story:
             done = await revised(one.session, one.id, text)
         except StorageError:
             return
-        if done and text is None:
-            self.taken_back.add(one.id)
+        if done:
+            (self.taken_back if text is None else self.corrected).add(one.id)
 
     async def _end(self, task: str, *, elsewhere: bool = False) -> None:
         self.world.shop.tasks[task] = ToolResult("It is done.")
@@ -470,7 +477,14 @@ def test_each_message_is_answered_once_in_any_interleaving(
                     for _ in range(pause):
                         await anyio.lowlevel.checkpoint()
             await story.come_to_rest()
-        check(world, [one for one in story.taken if one not in story.taken_back], story.stopped)
+        left = [one for one in story.taken if one not in story.taken_back]
+        check(world, left, story.stopped, story.taken_back)
+        asked = [line for lines in world.talks.lines.values() for line in lines]
+        texts = {
+            one.turn: one.content for one in asked if isinstance(one, Said) and one.role == "user"
+        }
+        for id_ in story.corrected - story.taken_back:
+            assert texts.get(id_, "something else") == "something else"
         for id_, outcomes in story.told.items():
             assert bool(outcomes) == (id_ in story.taken), "each command is told what came of it"
 

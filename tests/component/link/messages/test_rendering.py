@@ -122,3 +122,8 @@ def test_a_reply_names_the_author_of_the_other_message(is_ours: bool, author: st
     reply = ET.fromstring(message.encode()).find("{urn:xmpp:reply:0}reply")
     assert reply is not None
     assert reply.attrib == {"id": "q1", "to": author}
+
+
+def test_no_message_shows_the_language_of_a_code_block() -> None:
+    (message,) = render(outbound("So:", "```python\nx = 1\n```"), BIG)
+    assert message.body == "So:\n\n```\nx = 1\n```"
