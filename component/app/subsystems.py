@@ -98,6 +98,7 @@ class Subsystems:
         environment = self.kernel.environment
         changes = SharedChanges(environment.storage)
         changes.register("contacts", environment.stopped.reload)
+        changes.register("addresses", self.kernel.contacts.last_addresses.reload)
         changes.register("switches", self.kernel.tasks.reload_switches)
         for topic, reload in chain.from_iterable(
             each.shared_changes.items() for each in self.opened
