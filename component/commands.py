@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import inspect as types
@@ -78,6 +78,9 @@ class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The parameters of a command that has none."""
 
 
+_NONE: Final[Mapping[str, Any]] = {}
+
+
 class Outline(msgspec.Struct, Generic[P], frozen=True, eq=False, kw_only=True, dict=True):
     """The definition of a command without its implementation: the source of help, forms and the
     command line.
@@ -92,6 +95,7 @@ class Outline(msgspec.Struct, Generic[P], frozen=True, eq=False, kw_only=True, d
         who: who may use it. For anybody else it does not exist.
         verbatim: for a value of the first parameter, the parameter that gets the rest of the chat
             message unchanged.
+        everyday: whether it comes first in the menus of clients.
     """
 
     name: str
@@ -100,6 +104,7 @@ class Outline(msgspec.Struct, Generic[P], frozen=True, eq=False, kw_only=True, d
     params: type[P]
     who: Who = "everybody"
     verbatim: Mapping[str, str] = {}
+    everyday: bool = False
 
     @cached_property
     def schema(self) -> dict[str, Any]:
@@ -145,19 +150,26 @@ class Outline(msgspec.Struct, Generic[P], frozen=True, eq=False, kw_only=True, d
             return f"{error.name} is not valid: {described}"
         return f"{str(error).rstrip('.')}."
 
-    def done_by(self, run: "Run[P]") -> "Command[P]":
-        """Return the command that `run` implements."""
-        return Command(**msgspec.structs.asdict(self), run=run)
+    def done_by(self, run: "Run[P]", choices: "Mapping[str, Choices]" = _NONE) -> "Command[P]":
+        """Return the command that `run` implements; for `choices` see `Command`."""
+        return Command(**msgspec.structs.asdict(self), run=run, choices=choices)
 
 
 Run: TypeAlias = Callable[[Asking, P], Awaitable[CommandResult]]
 """Implements a command. Raises CommandError."""
 
 
+Choices: TypeAlias = Callable[[Asking], Awaitable[Mapping[str, str]]]
+"""Returns values that a person can choose, with their titles. Raises CommandError, StorageError."""
+
+
 class Command(Outline[P], Generic[P], frozen=True, eq=False, kw_only=True):
-    """A command; `run` implements it."""
+    """A command; `run` implements it. `choices` are the values of parameters that its form lists,
+    so that nobody has to write an id.
+    """
 
     run: Run[P]
+    choices: Mapping[str, Choices] = {}
 
 
 AnyOutline: TypeAlias = Outline[Any]

@@ -64,6 +64,7 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         conversation: whose history it belongs to. Its agent has a localpart.
         principal: the bare JID whose rights the turn has.
         reply_to: where the answer goes; None if nobody gets one.
+        at: the address of the agent that tasks of the turn have if there is no `reply_to`.
         text: the message or instruction for the agent; empty for a message that was retracted after
             its turn had begun.
         taint: who could have written the text; None while that is unknown, and for texts of
@@ -80,6 +81,7 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     conversation: Conversation
     principal: JID
     reply_to: ReplyAddress | None = None
+    at: JID | None = None
     text: str
     taint: Taint | None = None
     taints: tuple[Taint, ...] = ()
@@ -108,8 +110,12 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def target(self) -> JID:
-        """The address of the agent to which the message was sent."""
-        return self.conversation.agent if self.reply_to is None else self.reply_to.from_
+        """The address of the agent to which the message was sent, or at which the work was asked
+        for.
+        """
+        if self.reply_to is not None:
+            return self.reply_to.from_
+        return self.at or self.conversation.agent
 
     @property
     def operator(self) -> str | None:

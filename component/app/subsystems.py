@@ -80,6 +80,7 @@ class Subsystems:
         self.kernel = kernel = Kernel(environment)
         self.changes = SharedChanges(environment.storage)
         self.changes.register("contacts", environment.stopped.reload)
+        self.changes.register("addresses", kernel.contacts.last_addresses.reload)
         self.changes.register("switches", kernel.tasks.reload_switches)
         if kernel.agents is not None:
             self.changes.register("agents", kernel.agents.agents.reload)

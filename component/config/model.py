@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr, create_model, model_validator
 
+from component import agent_addresses
 from component.config.agents import AgentEntry, Budgets, Loop, Personas
 from component.config.kinds import EMPTY, Domains, Later, OnUse, different_names, refusal
 from component.config.limits import RequestLimits, Tasks
@@ -23,7 +24,7 @@ from component.config.service import Audit, Log, PubSub, Storage, Traces, Upload
 from component.config.skills import Conformance, Skills, XmppSend
 from component.config.work import Notifications
 
-DEFAULT_AGENT = "assistant"
+DEFAULT_AGENT = agent_addresses.DEFAULT_AGENT
 """The name of the agent that every service has. It answers for a component's domain, and is the
 agent of a client's account.
 """

@@ -36,7 +36,9 @@ class Completed(msgspec.Struct, frozen=True):
 
 
 class Misfit(msgspec.Struct, frozen=True):
-    """The parameters are invalid: a sentence, and the reason at each invalid field."""
+    """The parameters are invalid: a sentence, and the reason at each invalid field. The form is
+    shown again, with the values that were given.
+    """
 
     sentence: str
     reasons: Mapping[str, str]
@@ -48,7 +50,8 @@ Outcome: TypeAlias = Completed | Misfit
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """One command: its node, the content of its form, and the function that runs it.
 
-    `run` takes the parameters as a JSON object. It raises StanzaError where the command as a whole
+    `rank` decides its place in the list of commands: lower ones come first. `run` takes the
+    parameters as a JSON object. It raises StanzaError where the command as a whole
     is not there (any more). `prepare` gives the command with the choices that its form shows, where
     they are in the database; it raises StanzaError if the requester has none.
     """
@@ -58,6 +61,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     about: str
     schema: Schema
     form_type: str | None
+    rank: int = 1
     run: Callable[[AdHocRequest, msgspec.Raw], Outcome | Awaitable[Outcome]]
     prepare: "Callable[[AdHocRequest], Awaitable[Offer]] | None" = None
 

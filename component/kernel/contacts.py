@@ -7,12 +7,14 @@ from typing import Final, Literal
 import anyio
 
 from component import system
+from component.agent_addresses import DEFAULT_AGENT, both_addresses
 from component.caches import LRUCache
 from component.kernel.environment import Environment
 from component.kernel.stream import StreamSubsystem
 from component.link.messages.inbound import ReplyAddress
 from component.link.messages.outbound import OutboundMessage, Text, conversation_with
 from component.policy.persons import Persons
+from component.store.contacts import LastAddresses
 from component.store.notifications import NotificationStore
 from component.zones import zone_named
 from xep.disco import InfoQuery
@@ -37,6 +39,9 @@ class ContactSubsystem:
         time_zones: the time zones of people that their clients have reported.
         admits: whether the policy admits a bare address.
         may_write: whether an agent (first) may send a contact (second) an unrequested message.
+        start: allow messages of an agent (first) to a contact (second) again.
+        stop: stop messages of an agent (first) to a contact (second).
+        last_addresses: the address of the default agent that each contact uses.
     """
 
     def __init__(self, environment: Environment, stream: StreamSubsystem) -> None:
@@ -46,11 +51,29 @@ class ContactSubsystem:
         self.time_zones = TimeZones(self._time)
         self.admits = environment.catalog.admits
         self.may_write = environment.stopped.may_write
+        self.start, self.stop = environment.stopped.start, environment.stopped.stop
+        self.last_addresses = LastAddresses(environment.storage)
+
+    async def used(self, address: JID, contact: JID) -> None:
+        """Note the address at which a contact reaches an agent. Raises StorageError."""
+        if both_addresses(address)[0] != both_addresses(address)[1]:
+            await self.last_addresses.put(contact, address)
+
+    def address_of(self, agent: str, person: JID, asked_at: JID | None = None) -> JID:
+        """Return the address from which an agent writes to a person: `asked_at`, where the person
+        asked for it, or else the one that the person uses. Settings may have changed since then, so
+        only an address that the agent has now is returned.
+        """
+        ours = self._stream.addresses.address_of(agent)
+        for known in (asked_at, self.last_addresses.get(person)):
+            if known is not None and known.bare in both_addresses(ours):
+                return known.bare
+        return ours
 
     def tell_admins(self, sentence: str) -> None:
         """Send a message to each admin who may be written to."""
         for admin in self._admins:
-            self._tell(self._stream.addresses.default, admin, sentence, "normal")
+            self._tell(self.address_of(DEFAULT_AGENT, admin), admin, sentence, "normal")
 
     def tell(self, agent: JID, person: JID, sentence: str) -> None:
         """Send a message of an agent to a person who may be written to."""

@@ -93,6 +93,7 @@ def goal_skill(conversations: "Conversations", address_of: Callable[[str], JID])
             starter=WorkStarter(goal.source, goal.name),
             conversation=Conversation(address_of(context.agent), person),
             principal=person,
+            at=JID.parse(context.address),
             text=goal.text,
             taint=goal.taint,
             taints=goal.taints,

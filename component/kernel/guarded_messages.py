@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import anyio
 
+from component.agent_addresses import both_addresses
 from component.config.model import DEFAULT_AGENT
 from component.config.skills import XmppSend
 from component.kernel.contacts import ContactSubsystem
@@ -71,21 +72,24 @@ class Sending:
         """Return why an agent must not write to an address, as a sentence; None if it may."""
         if self._stream.addresses.is_own(person):
             return f"{person} is an agent of this service: use it directly."
-        if not self._contacts.may_write(self._address(agent), person):
+        if not self._contacts.may_write(self._address(agent, person), person):
             return f"{person} does not want to be contacted."
         return None
 
     async def knows(self, agent: str, person: JID) -> bool:
         """Return whether a person and an agent share presence. Raises SkillError."""
         try:
-            found = await self._subscriptions.get(self._address(agent), person)
+            for address in both_addresses(self._address(agent, person)):
+                found = await self._subscriptions.get(address, person)
+                if found is not None and found.state in _SHARED:
+                    return True
         except StorageError:
             raise SkillError("The database is temporarily unavailable.") from None
-        return found is not None and found.state in _SHARED
+        return False
 
     def send(self, agent: str, person: JID, text: str, key: str) -> None:
         """Send a message, which has its id from the key. Raises SkillError."""
-        ours = self._address(agent)
+        ours = self._address(agent, person)
         message = OutboundMessage(
             id=hashlib.sha256(f"xmpp_send {key}".encode()).hexdigest()[:32],
             conversation=conversation_with(ours, person),
@@ -103,8 +107,8 @@ class Sending:
         """Return the name of an agent that people see."""
         return self._titles.get(agent or DEFAULT_AGENT, agent)
 
-    def _address(self, agent: str) -> JID:
-        return self._stream.addresses.address_of(agent or DEFAULT_AGENT)
+    def _address(self, agent: str, person: JID) -> JID:
+        return self._contacts.address_of(agent or DEFAULT_AGENT, person)
 
 
 class GuardedMessages:

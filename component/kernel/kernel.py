@@ -138,14 +138,13 @@ class Kernel:
             *(environment, self.stream, self.contacts, self._modules.provide), lambda: self.agents
         )
         self.agents = self._make_agents()
-        address_of = self.stream.addresses.address_of
         goal = None
         if self.agents is not None:
             self.tasks.news.on_tool_ended.append(self.agents.tool_ended)
             self.tasks.on_set_aside.append(self._add_set_aside)
-            goal = goal_skill(self.agents.conversations, address_of)
+            goal = goal_skill(self.agents.conversations, self.stream.addresses.address_of)
             self.tasks.internal[goal.name] = goal
-        self.starter = TaskStarter(environment, self.tasks, goal, address_of)
+        self.starter = TaskStarter(environment, self.tasks, goal, self.contacts.address_of)
 
     def replace(self, rights: Rights) -> None:
         """Apply settings of which only those in `RELOADED` have changed; no feature is affected.

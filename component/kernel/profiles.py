@@ -34,7 +34,7 @@ _ENVELOPE_BYTES: Final = 4_096
 
 
 class ContactProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """The profile of one address of the component.
+    """The profile of one agent.
 
     Attributes:
         address: the bare address.
@@ -121,10 +121,8 @@ Profiles: TypeAlias = Mapping[str | None, ContactProfile]
 
 
 def contact_profiles(settings: Settings) -> dict[str | None, ContactProfile]:
-    """Return the profile of each agent by localpart, and that of the domain by None.
-
-    The domain has the name of the service, and the avatar of the default agent, which answers
-    for it.
+    """Return the profile of each agent by localpart, and that of the domain by None: it is that of
+    the default agent, which answers for it, with its address.
 
     Raises:
         AvatarError: an avatar file cannot be used. The message begins with the name of the setting.
@@ -146,13 +144,7 @@ def contact_profiles(settings: Settings) -> dict[str | None, ContactProfile]:
             contact=settings.agent.contact,
             avatar=generated_avatar(str(address)) if path is None else _read(settings, key, path),
         )
-    found[None] = ContactProfile(
-        address=ours.default,
-        name=settings.agent.name,
-        operator=operator(settings),
-        contact=settings.agent.contact,
-        avatar=found[ours.address_of(DEFAULT_AGENT).local].avatar,
-    )
+    found[None] = found[ours.address_of(DEFAULT_AGENT).local]
     return found
 
 

@@ -38,7 +38,8 @@ class TaskStarter:
 
     Args:
         goal: the skill that runs a goal; None where no model is set up.
-        address_of: the address of an agent by its name.
+        address_of: the address from which an agent (by its name) writes to a person, who may have
+            asked for the work at a certain address.
 
     Attributes:
         on_recorded: called when work was recorded or refused. Never waits.
@@ -49,7 +50,7 @@ class TaskStarter:
         environment: Environment,
         tasks: TaskSubsystem,
         goal: Skill | None,
-        address_of: Callable[[str], JID],
+        address_of: Callable[[str, JID, JID | None], JID],
     ) -> None:
         self._storage = environment.storage
         self._catalog = environment.catalog
@@ -156,7 +157,7 @@ class TaskStarter:
             skill=skill,
             requester=work.principal.bare,
             principal=work.principal.bare,
-            target=self._address_of(work.agent),
+            target=self._address_of(work.agent, work.principal, work.at),
             json=params,
             mode="async",
             priority=work.priority,

@@ -55,6 +55,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         agent: the local part of the agent's address.
         principal: the bare JID whose rights the work has.
+        at: the address of the agent at which the principal asked for it; None if nobody did.
         skill: the name of a skill that is run with `params`.
         params: the parameters of the skill, a JSON object.
         filled: whether data of the trigger is in `params`.
@@ -77,6 +78,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     agent: str
     principal: JID
+    at: JID | None = None
     skill: str | None = None
     params: msgspec.Raw = msgspec.Raw(b"{}")
     filled: bool = False
@@ -97,6 +99,7 @@ def work_asked_in(context: Context, **what: Any) -> Work:
     return Work(
         agent=context.agent.partition("/")[0],  # for a sub-agent, the agent that people know
         principal=JID.parse(context.principal),
+        at=JID.parse(context.address).bare if context.address else None,
         taints=context.taints,
         limits=context.limits,
         **what,

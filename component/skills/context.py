@@ -61,7 +61,8 @@ class Context:
 
     `principal` is the bare JID to which the policy applies, `sender` the full address that sent the
     call, `skill` the name by which the skill was called, `agent` the agent that was asked or that
-    calls it itself: its localpart, or `parent/id` for a sub-agent. `taints` are the sources of the
+    calls it itself: its localpart, or `parent/id` for a sub-agent. `address` is the bare address
+    at which the agent was asked, empty outside the service. `taints` are the sources of the
     texts that the agent's model has read, if a model calls the skill, `limits` what that agent may
     use, and `trace` links the audit events of its turn. `key` is an idempotency key of this call:
     the same whenever the call is run again after an interruption.
@@ -78,6 +79,7 @@ class Context:
     taints: tuple[Taint, ...] = ()
     limits: AgentLimits = _NO_LIMITS
     trace: str = ""
+    address: str = ""
     host: dataclasses.InitVar[Host | None] = None
     key: str = dataclasses.field(init=False)
     _host: Host = dataclasses.field(init=False)

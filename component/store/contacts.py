@@ -1,4 +1,6 @@
-"""Contacts of the agents: presence subscriptions, and who wants no messages."""
+"""Contacts of the agents: presence subscriptions, who wants no messages, and which address of the
+default agent each uses.
+"""
 
 from collections.abc import Callable, Collection
 from typing import Final, Literal
@@ -228,3 +230,39 @@ class StoppedContacts:
 
     def _key(self, agent: JID, contact: JID) -> tuple[str, str]:
         return _key(self._agent(agent.bare), contact)
+
+
+class LastAddresses:
+    """The address at which each contact last reached the default agent, which has two; in the
+    database and cached in memory. `reload` is called at the start, and when another instance has
+    changed some.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._last: dict[str, str] = {}
+
+    async def reload(self, contacts: Collection[str] | None = None) -> None:
+        """Reload those of these contacts, or all with None. Raises StorageError."""
+        sql = "SELECT contact, address FROM last_addresses"
+        if contacts is None:
+            self._last.update(await self._storage.select(sql))
+        for contact in contacts or ():
+            self._last.update(await self._storage.select(f"{sql} WHERE contact = ?", (contact,)))
+
+    def get(self, contact: JID) -> JID | None:
+        """Return the address that a contact last used; None if there is none."""
+        found = self._last.get(str(contact.bare))
+        return None if found is None else JID.parse(found)
+
+    async def put(self, contact: JID, address: JID) -> None:
+        """Record the address that a contact uses. Raises StorageError."""
+        key = _key(contact, address)
+        if self._last.get(key[0]) == key[1]:
+            return
+        self._last[key[0]] = key[1]
+        await self._storage.change(
+            "INSERT INTO last_addresses (contact, address) VALUES (?, ?)"
+            " ON CONFLICT (contact) DO UPDATE SET address = excluded.address",
+            key,
+        )

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from component import system
+from component.agent_addresses import both_addresses
 from component.store.database import Database
 from component.store.forgetting import Forgotten
 from component.store.schema import Table
@@ -343,7 +344,7 @@ class NotificationStore:
         """The notifications that are held for a person, or for everybody; the oldest first. Those
         that are being sent this moment are not among them.
         """
-        where, values = _held(person=person, agent=agent)
+        where, values = _held(agent, person=person)
         found = await self._storage.select(
             f"SELECT agent, person, {_COLUMNS} FROM notifications WHERE {where}"  # noqa: S608 - constants
             " ORDER BY created, id",
@@ -356,7 +357,7 @@ class NotificationStore:
 
         Returns how many there were. What is being sent this moment is not deleted.
         """
-        where, values = _held(person=person, agent=agent, id=id_)
+        where, values = _held(agent, person=person, id=id_)
         return await self._storage.change(f"DELETE FROM notifications WHERE {where}", values)  # noqa: S608 - constants
 
     async def forget(self, agent: JID, person: JID) -> None:
@@ -393,9 +394,9 @@ class NotificationStore:
 
 def forget(database: Database, who: Forgotten) -> None:
     """Delete all notifications of a person by an agent, those that were sent as well."""
-    key = _key(who.address, who.person)
-    for table in ("notifications", "recipients"):
-        database.execute(f"DELETE FROM {table} WHERE {_WHO}", key)  # noqa: S608 - constants
+    for address in both_addresses(who.address):
+        for table in ("notifications", "recipients"):
+            database.execute(f"DELETE FROM {table} WHERE {_WHO}", _key(address, who.person))  # noqa: S608 - constants
 
 
 def record(database: Database, one: Notification, most_held: int) -> None:
@@ -422,11 +423,14 @@ def record(database: Database, one: Notification, most_held: int) -> None:
     database.notify(CHANNEL)
 
 
-def _held(**values: JID | str | None) -> tuple[str, tuple[str, ...]]:
+def _held(agent: JID | None, **values: JID | str | None) -> tuple[str, tuple[str, ...]]:
     """Return the condition on held notifications with these values, as far as they are given."""
     given = {name: value for name, value in values.items() if value is not None}
     where = "".join(f" AND {name} = ?" for name in given)
     texts = [str(value.bare) if isinstance(value, JID) else value for value in given.values()]
+    if agent is not None:
+        where += " AND agent IN (?, ?)"
+        texts += map(str, both_addresses(agent))
     return f"{_HELD}{where}", tuple(texts)
 
 

@@ -90,6 +90,15 @@ TABLES: Final = (
         kept="whether the person wants no messages",
     ),
     Table(
+        name="last_addresses",
+        columns="""
+            contact TEXT {C} NOT NULL PRIMARY KEY,
+            address TEXT NOT NULL
+        """,
+        postgres=(tells("last_addresses", "INSERT OR UPDATE", "addresses", "contact"),),
+        kept="the address at which the person reaches the default agent",
+    ),
+    Table(
         name="subscriptions",
         columns="""
             owner TEXT {C} NOT NULL,

@@ -22,6 +22,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from component.agent_addresses import both_addresses, canonical_address
 from component.store.database import Database, Value
 from component.store.schema import Table
 from component.tasks.protocol import Naming, Question
@@ -153,9 +154,9 @@ class InputRow(msgspec.Struct):
         return self.state == "expired" or steady >= self.expires
 
 
-_AT: Final = "(t.target = ? OR substr(t.target, 1, CAST(? AS INTEGER)) = ?)"
-"""Restricts the tasks `t` to one agent: people answer its bare address, whichever of its addresses
-received the request. `_at_values` returns the parameters.
+_AT: Final = "(t.target IN (?, ?) OR substr(t.target, 1, CAST(? AS INTEGER)) = ?)"
+"""Restricts the tasks `t` to one agent, whichever of its addresses, with a resource or without,
+received the request and gets the answer. `_at_values` returns the parameters.
 """
 _NOT_ENDED: Final = NOT_ENDED.replace("state", "t.state")
 INPUT_COLUMNS: Final = ", ".join(InputRow.__struct_fields__)
@@ -166,9 +167,14 @@ _SHOWN: Final = (
 """Whether the person `a` has got the message of the question `i`; NULL if that is not recorded."""
 
 
-def _at_values(at: JID) -> tuple[str, int, str]:
-    bare = str(at.bare)
-    return bare, len(bare) + 1, f"{bare}/"
+def _at_values(at: JID) -> tuple[str, str, int, str]:
+    one, other = _both(at)
+    return one, other, len(one) + 1, f"{one}/"
+
+
+def _both(at: JID) -> tuple[str, str]:
+    one, other = both_addresses(at)
+    return str(one), str(other)
 
 
 def _decode(text: str) -> Confirm | Input:
@@ -223,7 +229,7 @@ def question_with(database: Database, row: Row) -> Question | None:
 
 
 def open_questions(database: Database, who: JID, at: JID) -> Sequence[Question]:
-    """Return the open questions of the address `at` to `who`, the newest first."""
+    """Return the open questions of the agent at `at` to `who`, the newest first."""
     tasks = ", ".join(f"t.{name}" for name in Row.__struct_fields__)
     found = database.execute(
         f"SELECT i.id, i.question, i.revision, {_SHOWN}, {tasks} FROM asked a"  # noqa: S608
@@ -258,7 +264,7 @@ def was_asked(database: Database, who: JID, at: JID, name: str) -> bool:
 
 def _thread_key(at: JID, thread: str) -> str:
     """Return a key for a thread of messages with the address `at`, short enough for an index."""
-    return sha256(f"{at.bare}\n{thread}".encode()).hexdigest()[:32]
+    return sha256(f"{canonical_address(at)}\n{thread}".encode()).hexdigest()[:32]
 
 
 def insert(
@@ -340,20 +346,20 @@ def written(database: Database, id_: str, withheld: Iterable[JID]) -> None:
     )
 
 
-_TO: Final = "input = ? AND jid = ? AND agent = ?"
+_TO: Final = "input = ? AND jid = ? AND agent IN (?, ?)"
 
 
 def is_open(database: Database, id_: str, who: JID, at: JID) -> bool:
     """Return whether the address `at` has asked `who` this question, and it is not closed."""
     sql = f"SELECT 1 FROM recent_questions WHERE {_TO} AND closed IS NULL"  # noqa: S608
-    return exists(database, sql, id_, str(who.bare), str(at.bare))
+    return exists(database, sql, id_, str(who.bare), *_both(at))
 
 
 def returned(database: Database, id_: str, who: JID, at: JID) -> None:
     """Record that the message of a question from `at` to `who` was returned as an error."""
     database.execute(
         f"UPDATE recent_questions SET shown = 'returned' WHERE {_TO}",  # noqa: S608
-        (id_, str(who.bare), str(at.bare)),
+        (id_, str(who.bare), *_both(at)),
     )
 
 
@@ -394,7 +400,7 @@ def is_certain(database: Database, by: Answerer, id_: str, *, stands: bool = Tru
     if naming is None:
         return True
     values: list[Value] = [
-        *(database.steady, who, str(by.at.bare)),
+        *(database.steady, who, *_both(by.at)),
         *(database.steady - CLOSED_MS, id_),
     ]
     also = ""
@@ -406,7 +412,7 @@ def is_certain(database: Database, by: Answerer, id_: str, *, stands: bool = Tru
         values += [len(naming.beginning), naming.beginning]
     found = database.execute(
         "SELECT input, asked, closed IS NULL AND expires > ?, shown FROM recent_questions"  # noqa: S608 - constant text
-        " WHERE jid = ? AND agent = ? AND COALESCE(closed, expires) > ?"
+        " WHERE jid = ? AND agent IN (?, ?) AND COALESCE(closed, expires) > ?"
         f" AND (shown <> 'withheld' OR input = ?){also}",
         values,
     ).fetchall()

@@ -18,6 +18,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from component.agent_addresses import canonical_address
 from component.budget.protocol import TurnBudget
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
@@ -247,8 +248,10 @@ def key_of(request: Request) -> RequestKey:
 
 
 def session_key(requester: JID, target: JID, session: str) -> str:
-    """Return the text of the key of a request in a session."""
-    return _name_digest(requester, target, _SESSION + session)
+    """Return the text of the key of a request in a session, which is one at both addresses of an
+    agent.
+    """
+    return _name_digest(requester, canonical_address(target), _SESSION + session)
 
 
 def _name_digest(requester: JID, target: JID, name: str) -> str:

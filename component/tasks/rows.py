@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias, get_args
 
 import msgspec
 
+from component.agent_addresses import both_addresses
 from component.caches import LRUCache
 from component.store.database import Database, Dialect, Value, Values, among
 from component.store.schema import Table
@@ -548,13 +549,15 @@ _LISTED: Final = ", ".join(
     "NULL" if name in ("result", "failure") else name for name in Row.__struct_fields__
 )
 _THEIRS: Final = (
-    f"principal = ? AND target = ? AND promoted = 1 AND (({NOT_ENDED}) OR retain_until >= ?)"
+    f"principal = ? AND target IN (?, ?) AND promoted = 1 AND (({NOT_ENDED}) OR retain_until >= ?)"
 )
 
 
 def find(database: Database, who: JID, at: JID, task: str, *, lock: bool = False) -> Row | None:
-    """Return the row of a task of this principal at this address; None if it is not visible."""
-    values = (task, str(who), str(at), database.steady)
+    """Return the row of a task of this principal at an address of the agent; None if it is not
+    visible.
+    """
+    values: list[Value] = [task, str(who), *map(str, both_addresses(at)), database.steady]
     found = select(database, f"WHERE id = ? AND {_THEIRS}", values, LOCK if lock else "")
     return found[0] if found else None
 
@@ -564,8 +567,8 @@ Filter: TypeAlias = dict[str, Sequence[Value]]
 
 
 def theirs(database: Database, who: JID, at: JID) -> Filter:
-    """Return the filter for the tasks that a principal sees at an address."""
-    return {_THEIRS: (str(who), str(at), database.steady)}
+    """Return the filter for the tasks that a principal sees at an address of an agent."""
+    return {_THEIRS: (str(who), *map(str, both_addresses(at)), database.steady)}
 
 
 def listed(database: Database, meant: Filter, order: str, limit: int) -> list[Row]:

@@ -101,10 +101,20 @@ def all_skills() -> tuple[Skill, ...]:
 
 
 class Contacts:
-    """Who wants to hear nothing more, in memory."""
+    """Who wants to hear nothing more, in memory; what contacts are told, and the address that each
+    uses.
+    """
 
     def __init__(self) -> None:
         self.stopped: set[tuple[str, str]] = set()
+        self.told: list[tuple[str, str, str]] = []
+        self.uses: dict[str, str] = {}
+
+    async def used(self, address: JID, contact: JID) -> None:
+        self.uses[str(contact)] = str(address)
+
+    def tell(self, agent: JID, person: JID, sentence: str) -> None:
+        self.told.append((str(agent), str(person), sentence))
 
     def may_write(self, agent: JID, contact: JID) -> bool:
         return (str(agent), str(contact)) not in self.stopped

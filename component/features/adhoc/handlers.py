@@ -8,8 +8,10 @@ only deals with forms and stages. In service discovery the commands are a list, 
 (XEP-0050 §2).
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from inspect import isawaitable
 from typing import Any, Final, TypeAlias
 
@@ -37,7 +39,7 @@ from component.kernel.errors import unavailable
 from component.kernel.paging import address_asked, items_page, sized
 from component.link.router.table import IQRoute, ReplyPayload, Request
 from component.skills.errors import printable
-from component.skills.form_fields import NEWLINE, properties_of
+from component.skills.form_fields import NEWLINE, Schema, properties_of
 from component.skills.forms import InvalidForm, form_values, schema_form
 from component.skills.registry import View
 from component.skills.skill import Skill
@@ -115,9 +117,18 @@ class CommandsHandler:
             return self._ask(session, offer)
         return self._run(session, offer, msgspec.Raw(b"{}"))
 
-    async def _prepared(self, session: CommandSession, preparing: Awaitable[Offer]) -> Command:
+    async def _prepared(
+        self, session: CommandSession, preparing: Awaitable[Offer], misfit: Misfit | None = None
+    ) -> Command:
         with self._ended_by_error(session):
-            return self._ask(session, await preparing)
+            return self._ask(session, await preparing, misfit)
+
+    def _ask_again(
+        self, session: CommandSession, offer: Offer, misfit: Misfit
+    ) -> Command | Awaitable[Command]:
+        if offer.prepare is None:
+            return self._ask(session, offer, misfit)
+        return self._prepared(session, offer.prepare(_asked(session)), misfit)
 
     def _offer(self, node: str, principal: JID) -> Offer:
         offer = find_offer(self._offers, node, principal)
@@ -127,11 +138,13 @@ class CommandsHandler:
 
     @staticmethod
     def _ask(session: CommandSession, offer: Offer, misfit: Misfit | None = None) -> Command:
+        # Some clients do not show the note of a command that is executing.
+        said = () if misfit is None else (misfit.sentence,)
         form = schema_form(
             offer.schema,
             offer.form_type,
             title=offer.title,
-            instructions=offer.about,
+            instructions="\n".join((*said, offer.about)),
             given=session.given,
             errors={} if misfit is None else misfit.reasons,
         )
@@ -159,10 +172,7 @@ class CommandsHandler:
         try:
             json = form_values(form, offer.schema, offer.form_type)
         except InvalidForm as error:
-            said = "; ".join(f"{name}: {reason}" for name, reason in error.reasons.items())
-            return self._ask(
-                session, offer, Misfit(f"The form is not valid. {said}.", error.reasons)
-            )
+            return self._ask_again(session, offer, _misfit_of(offer.schema, error.reasons))
         return self._run(session, offer, json)
 
     def _run(
@@ -181,7 +191,8 @@ class CommandsHandler:
         self, session: CommandSession, offer: Offer, outcome: Awaitable[Outcome]
     ) -> Command:
         with self._ended_by_error(session):
-            return self._settle(session, offer, await outcome)
+            answer = self._settle(session, offer, await outcome)
+        return await answer if isawaitable(answer) else answer
 
     @contextmanager
     def _ended_by_error(self, session: CommandSession) -> Iterator[None]:
@@ -201,10 +212,12 @@ class CommandsHandler:
             session.settle("ended", None, found)
             raise
 
-    def _settle(self, session: CommandSession, offer: Offer, outcome: Outcome) -> Command:
+    def _settle(
+        self, session: CommandSession, offer: Offer, outcome: Outcome
+    ) -> Command | Awaitable[Command]:
         if isinstance(outcome, Misfit):
             if properties_of(offer.schema):
-                return self._ask(session, offer, outcome)
+                return self._ask_again(session, offer, outcome)
             notes: tuple[Note, ...] = (Note(type="error", text=outcome.sentence),)
             form = None
         else:
@@ -257,6 +270,13 @@ class CommandsHandler:
         )
 
 
+def _misfit_of(schema: Schema, reasons: Mapping[str, str]) -> Misfit:
+    """Return what is wrong with a form, with the labels of its fields."""
+    labels = {each.name: each.title or each.name for each in properties_of(schema)}
+    said = [f"{labels.get(name, name)}: {reason}" for name, reason in reasons.items()]
+    return Misfit(f"The form is not valid. {'; '.join(said).rstrip('.')}.", reasons)
+
+
 def _asked(session: CommandSession) -> AdHocRequest:
     return AdHocRequest(
         principal=session.requester.bare,
@@ -298,14 +318,23 @@ class CommandNodes:
         if query.node != NAMESPACE:
             found = find_offer(self._offers, query.node, request.principal)
             return None if found is None else disco.ItemsQuery(node=query.node)
-        to, principal = address_asked(request), request.principal
+        to, offers = address_asked(request), self._offers_of(request.principal)
+        titles = Counter(offer.title.casefold() for offer in offers.values())
 
-        def item(node: str) -> tuple[disco.Item, int]:
-            offer = find_offer(self._offers, node, principal)
-            return sized(disco.Item(jid=to, node=node, name=None if offer is None else offer.title))
+        def item(key: str) -> tuple[disco.Item, int]:
+            offer = offers[key]
+            name = offer.title
+            if titles[name.casefold()] > 1:
+                name += f" ({offer.node.rpartition('/')[2]})"
+            return sized(disco.Item(jid=to, node=offer.node, name=name))
 
-        nodes = sorted(node for offers in self._offers for node in offers.nodes(principal))
-        return items_page(query, nodes, item, self._room)
+        return items_page(query, sorted(offers), item, self._room)
+
+    def _offers_of(self, principal: JID) -> Mapping[str, Offer]:
+        """Return the commands of a principal by a key of a page: those of every day come first."""
+        nodes = {node for offers in self._offers for node in offers.nodes(principal)}
+        offers = [find_offer(self._offers, node, principal) for node in nodes]
+        return {f"{offer.rank}{offer.node}": offer for offer in offers if offer is not None}
 
 
 def _info(node: str, type_: str, name: str, features: tuple[str, ...]) -> disco.InfoQuery:
@@ -362,7 +391,7 @@ class SkillOffers:
         try:
             found = self._run(asked, skill.name, bytes(json))
         except StanzaError as error:
-            return _refusal(error)
+            return _refusal(skill, error)
         if isawaitable(found):
             return self._wait(skill, found)
         return _outcome(skill, found)
@@ -371,10 +400,10 @@ class SkillOffers:
         try:
             return _outcome(skill, await found)
         except StanzaError as error:
-            return _refusal(error)
+            return _refusal(skill, error)
         except StorageError as error:
             _log.error("the database refused", reason=str(error))
-            return _refusal(unavailable(self._retry_after_s))
+            return _refusal(skill, unavailable(self._retry_after_s))
 
 
 class CommandOffers:
@@ -403,7 +432,30 @@ class CommandOffers:
             about=f"{command.about}.",
             schema=command.schema,
             form_type=None,
+            rank=0 if command.everyday else 2 if command.who == "everybody" else 3,
             run=lambda asked, json: self._do(command, asked, json),
+            prepare=partial(self._prepare, command) if command.choices else None,
+        )
+
+    async def _prepare(self, command: AnyCommand, asked: AdHocRequest) -> Offer:
+        """Return a command with the values that a person can choose. Raises StorageError."""
+        offer = self.get(f"{_COMMAND}{command.name}", asked.principal)
+        assert offer is not None, "the principal has just chosen it"
+        asking = self._commands.asking(asked.principal, asked.target, asked.lang, asked.requester)
+        properties = dict(command.schema["properties"])
+        for param, choices in command.choices.items():
+            found = await choices(asking)
+            titles = Counter(found.values())
+            constants = [
+                {"const": id_, "title": title if titles[title] == 1 else f"{title} ({id_})"}
+                for id_, title in found.items()
+            ]
+            if constants:
+                words = ("title", "description")
+                kept = {key: properties[param][key] for key in words if key in properties[param]}
+                properties[param] = {**kept, "anyOf": constants}
+        return msgspec.structs.replace(
+            offer, schema={**command.schema, "properties": properties}, prepare=None
         )
 
     async def _do(self, command: AnyCommand, asked: AdHocRequest, json: msgspec.Raw) -> Outcome:
@@ -411,8 +463,8 @@ class CommandOffers:
         try:
             answer: CommandResult = await command.run(asking, command.read(json=bytes(json)))
         except CommandError as error:
-            if error.param is not None:
-                return Misfit(str(error), {error.param: str(error)})
+            if command.readers:
+                return Misfit(str(error), {} if error.param is None else {error.param: str(error)})
             return Completed((Note(type="error", text=str(error)),))
         except StorageError as error:
             _log.error("a command failed", command=command.name, reason=str(error))
@@ -426,14 +478,15 @@ def _outcome(skill: Skill, found: Answer) -> Completed:
     return Completed(*of_result(skill.title, found))
 
 
-def _refusal(error: StanzaError) -> Outcome:
+def _refusal(skill: Skill, error: StanzaError) -> Outcome:
     """Return the outcome of a refusal. Raises StanzaError if the skill no longer exists."""
     text = error.text or error.condition.replace("-", " ")
     for condition in error.application:
         if isinstance(condition, errors.UnknownSkill):
             raise error
         if isinstance(condition, errors.InvalidParam):
-            return Misfit(text, {condition.name: text.removeprefix(f"{condition.name}: ")})
+            reason = text.removeprefix(f"{condition.name}: ")
+            return _misfit_of(skill.input_schema, {condition.name: reason})
         if isinstance(condition, errors.Malformed):
             return Misfit(text, {})
     return Completed((Note(type="error", text=text),))

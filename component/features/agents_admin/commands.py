@@ -5,11 +5,12 @@ the answer and any question for confirmation. The operator is named in the histo
 conversation and in the audit log.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import anyio
 import msgspec
+from anyio.lowlevel import checkpoint
 
 from component import system
 from component.agent.conversations import Conversations, TooManyWaitingError
@@ -117,8 +118,15 @@ class AgentCommands:
             (RESUME_AGENT, agents.resume, "It answers again."),
             (KILL_AGENT, agents.kill, "It is shut down permanently. Its memory stays on disk."),
         )
-        made = [outline.done_by(_changed_by(change, said)) for outline, change, said in changes]
+        made = [
+            outline.done_by(_changed_by(change, said), {"name": self._titles})
+            for outline, change, said in changes
+        ]
         return (AGENTS.done_by(self._list), *made)
+
+    async def _titles(self, _asking: Asking) -> Mapping[str, str]:
+        await checkpoint()
+        return {one.name: f"{one.name}, {one.state}" for one in self._agents.list()}
 
     async def _list(self, _asking: Asking, _params: NoParams) -> CommandResult:
         found = self._agents.list()
@@ -332,7 +340,7 @@ class TellCommands:
             starter=OperatorStarter(_name_of(asking)),
             conversation=Conversation(agent, person),
             principal=person,
-            reply_to=ReplyAddress(str(person), agent),
+            reply_to=ReplyAddress(str(person), self._contacts.address_of(params.name, person)),
             text=text,
             payer=self._payer(params.budget.strip()),
         )

@@ -8,6 +8,7 @@ from component.features.chat.rows import NoticeStore
 from component.features.chat.stages import (
     ENCRYPTED_STAGE,
     AgentStages,
+    address_stage,
     command_stage,
     exchange_stage,
 )
@@ -45,6 +46,7 @@ class ChatFeature(Feature):
             handlers=(messages, occupants),
             message_stages=(
                 exchange_stage(ExchangeLimit(settings.limits.messages_per_sender)),
+                address_stage(kernel.contacts.used),
                 ENCRYPTED_STAGE,
                 command_stage(kernel.commands),
                 *agents.stages(),

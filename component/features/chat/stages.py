@@ -6,7 +6,7 @@ configured, the sender gets a hint now and then instead of an answer each time, 
 cannot answer each other forever.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +21,7 @@ from component.features.chat.message_ids import References, message_key
 from component.features.chat.notices import Hints
 from component.kernel.exchange_limit import Admitted, ExchangeLimit
 from component.link.messages.inbound import (
+    Account,
     Attachment,
     Handled,
     InboundMessage,
@@ -90,6 +91,20 @@ def exchange_stage(limit: ExchangeLimit) -> MessageStage:
             sender=str(message.sender),
         )
         return Handled(_TOO_MANY, is_read=False)
+
+    return MessageStage(StageOrder.LIMITS, handle)
+
+
+def address_stage(used: Callable[[JID, JID], Awaitable[None]]) -> MessageStage:
+    """Return the stage that notes at which address of an agent a person writes."""
+
+    async def handle(message: InboundMessage) -> Handled | None:
+        if isinstance(message.actor, Account) and not message.delayed:
+            try:
+                await used(message.conversation.agent, message.principal)
+            except StorageError as error:
+                _log.warning("could not note the address that a person uses", reason=str(error))
+        return None
 
     return MessageStage(StageOrder.LIMITS, handle)
 

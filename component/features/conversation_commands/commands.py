@@ -54,6 +54,7 @@ NEW = Outline(
     title="New conversation",
     about="start a new conversation; the old one is archived",
     params=NoParams,
+    everyday=True,
 )
 RESET = Outline(name="reset", title="Reset", about="same as /new", params=NoParams)
 FORGET = Outline(
@@ -70,7 +71,9 @@ FORGET_PERSON = Outline(
     params=PersonParams,
     who="admin",
 )
-STOP = Outline(name="stop", title="Stop", about="stop what I am doing for you", params=NoParams)
+STOP = Outline(
+    name="stop", title="Stop", about="stop what I am doing for you", params=NoParams, everyday=True
+)
 STATUS = Outline(
     name="status", title="Status", about="show my state and this conversation", params=NoParams
 )

@@ -117,6 +117,7 @@ MEMORY = Outline(
     about="list what I remember about you; add words to search, set KEY TEXT to write a memory,"
     " forget KEY to delete one, export or import",
     params=MemoryParams,
+    everyday=True,
     verbatim={"import": "text", "set": "text"},
 )
 EXPORT_MEMORY = Outline(

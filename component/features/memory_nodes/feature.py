@@ -84,7 +84,7 @@ def _features() -> Sequence[str]:
 
 
 def _notify(kernel: Kernel, whose: SessionKey, sentence: str) -> None:
-    kernel.contacts.tell(kernel.stream.addresses.address_of(whose.agent), whose.who, sentence)
+    kernel.contacts.tell(kernel.contacts.address_of(whose.agent, whose.who), whose.who, sentence)
 
 
 FEATURE = MemoryNodesFeature

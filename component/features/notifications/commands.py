@@ -1,6 +1,6 @@
 """Commands about notifications: quiet hours, and held notifications."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
@@ -24,6 +24,7 @@ from xep.jid import JID
 
 _ALL: Final = "all"
 _LONGEST_LINE: Final = 200
+_LONGEST_TITLE: Final = 60
 
 
 class HeldParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -93,12 +94,14 @@ QUIET = Outline(
     title="Quiet hours",
     about="set the hours in which I do not notify you",
     params=QuietParams,
+    everyday=True,
 )
 HELD = Outline(
     name="notifications",
     title="Held notifications",
     about="list the notifications that I hold for you",
     params=HeldParams,
+    everyday=True,
 )
 DROP = Outline(
     name="drop-notification",
@@ -125,7 +128,11 @@ class NotificationCommands:
 
     def commands(self) -> tuple[AnyCommand, ...]:
         """Return all of them."""
-        return (QUIET.done_by(self._quiet), HELD.done_by(self._held), DROP.done_by(self._drop))
+        return (
+            QUIET.done_by(self._quiet),
+            HELD.done_by(self._held),
+            DROP.done_by(self._drop, {"id": self._titles}),
+        )
 
     async def _quiet(self, asking: Asking, params: QuietParams) -> CommandResult:
         person = _person(asking, params.person)
@@ -155,6 +162,11 @@ class NotificationCommands:
             return CommandResult("There are no held notifications.", lines)
         texts = [_notification_text(line, whose=person is None) for line in lines]
         return CommandResult("\n".join(texts), lines)
+
+    async def _titles(self, asking: Asking) -> Mapping[str, str]:
+        held = await self._store.held(asking.principal, asking.at)
+        titles = {one.id: f"{one.title}: {shorten(one.text, _LONGEST_TITLE)}" for one in held}
+        return {**titles, _ALL: "All of them"} if titles else {}
 
     async def _drop(self, asking: Asking, params: DropParams) -> CommandResult:
         person = _person(asking, params.person)

@@ -18,6 +18,7 @@ import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
+from component.agent_addresses import both_addresses, canonical_address
 from component.caches import LRUCache
 from component.commands import shorten
 from component.features.notifications.plan import MESSAGE_PREFIX, person_zone, plan
@@ -93,9 +94,10 @@ class Notifier:
         said = notification_text(work, trigger, outcome, text)
         if work.silent or not said:
             return ()
-        agent = self._kernel.stream.addresses.address_of(work.agent)
         found: list[Notification] = []
         for person in dict.fromkeys(one.bare for one in work.tell or (work.principal,)):
+            asked_at = work.at if person == work.principal.bare else None
+            agent = self._kernel.contacts.address_of(work.agent, person, asked_at)
             if not self._kernel.contacts.may_write(agent, person):
                 _log.info(
                     "a result is withheld: its recipient wants no messages", name=trigger.name
@@ -103,7 +105,7 @@ class Notifier:
                 continue
             found.append(
                 Notification(
-                    id=_id_of(trigger, agent, person),
+                    id=_id_of(trigger, canonical_address(agent), person),
                     agent=agent,
                     person=person,
                     priority=work.priority,
@@ -132,10 +134,11 @@ class Notifier:
 
     def online(self, agent: JID, person: JID) -> None:
         """Note that a person has come online, as the presence that an agent receives says."""
-        key = (agent.bare, person.bare)
-        self._seen[key] = anyio.current_time()
-        if key in self._waiting_online:
-            self._note_online(key)
+        for address in both_addresses(agent):
+            key = (address, person.bare)
+            self._seen[key] = anyio.current_time()
+            if key in self._waiting_online:
+                self._note_online(key)
 
     def _note_online(self, key: tuple[JID, JID]) -> None:
         self._activity["online", *key] = partial(self._store_online, key)
@@ -147,7 +150,8 @@ class Notifier:
 
     def unavailable(self, service: JID, client: JID) -> None:
         """Note that a client has become unavailable; another one may still be online."""
-        self._seen.pop((service.bare, client.bare), None)
+        for address in both_addresses(service):
+            self._seen.pop((address, client.bare), None)
 
     def message_received(self, message: InboundMessage) -> None:
         """Note the receipts in a message, and that its sender is online."""

@@ -48,7 +48,7 @@ class PresenceFeature(Feature):
             SubscriptionStore(kernel.storage),
             kernel.stream,
             payloads,
-            kernel.environment.stopped,
+            kernel.contacts,
             kernel.presence_events,
             asks=self.settings.pubsub.ask_presence,
         )

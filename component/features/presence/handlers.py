@@ -11,6 +11,8 @@ from typing import Any, Final, TypeVar
 import anyio
 import structlog
 
+from component.agent_addresses import both_addresses
+from component.kernel.contacts import ContactSubsystem
 from component.kernel.events import PresenceEvents
 from component.kernel.exchange_limit import ExchangeLimit, ExchangeStopped
 from component.kernel.stream import StreamSubsystem
@@ -46,6 +48,11 @@ _PAGE: Final = 1_000
 """The number of subscriptions that are read, and held in memory, at a time."""
 _MOST_REPEATED: Final = 10
 """The number of requests in quick succession that are granted although they had been before."""
+_MOVED: Final = (
+    "I am the same agent as {other}. If you have that address among your contacts too, you can"
+    " remove it: everything continues here."
+)
+_SEES_US: Final = ("from", "both")
 _FOR_GOOD: Final = frozenset(("gone", "item-not-found", "jid-malformed"))
 """Permanent conditions: the account does not exist."""
 
@@ -97,7 +104,7 @@ class PresenceHandler:
         subscriptions: SubscriptionStore,
         stream: StreamSubsystem,
         payloads: Callable[[Host, str | None], tuple[Payload, ...]],
-        contacts: StoppedContacts,
+        contacts: ContactSubsystem,
         events: PresenceEvents,
         *,
         asks: bool = False,
@@ -136,12 +143,19 @@ class PresenceHandler:
         Some clients ask each time that it is granted, to acknowledge that (RFC 3921 §8.2), and
         their server may pass it on: that ends after a few times. A contact that subscribes wants to
         hear from us, even if it opted out before.
+
+        An agent with two addresses is one contact: a subscription to one address ends that to the
+        other, and says so. The latest counts, because the contact may have removed the other one
+        while the service was away.
         """
         owner, contact = request.to.bare, request.principal
         known = await self._subscriptions.get(owner, contact)
-        if known is not None and known.state in ("from", "both") and self._goes_on(contact):
+        other = await self._other(owner, contact)
+        is_known = known is not None and known.state in _SEES_US
+        if (is_known or other is not None) and self._goes_on(contact):
             return
         await self._contacts.start(owner, contact)
+        await self._contacts.used(owner, contact)
         sees = known is not None and known.state in ("to", "both")
         state: SubscriptionState = "both" if sees else "from"
         asks = self._asks and not sees
@@ -151,6 +165,24 @@ class PresenceHandler:
         self._send(self._available(owner, contact))
         if asks:
             self._send(Presence(type="subscribe", from_=owner, to=contact))
+        if other is not None:
+            await self._end(other)
+            self._contacts.tell(owner, contact, _MOVED.format(other=other.owner))
+
+    async def _other(self, owner: JID, contact: JID) -> Subscription | None:
+        """Return the subscription of the contact to the other address of the same agent."""
+        other = both_addresses(owner)[1]
+        found = None if other == owner else await self._subscriptions.get(other, contact)
+        return found if found is not None and found.state in _SEES_US else None
+
+    async def _end(self, subscription: Subscription) -> None:
+        """End a subscription, because another address of the same agent has taken its place."""
+        owner, contact = subscription.owner, subscription.contact
+        await self._subscriptions.remove(owner, contact)
+        self._send(Presence(type="unavailable", from_=online(owner), to=contact))
+        self._send(Presence(type="unsubscribed", from_=owner, to=contact))
+        if subscription.ask or subscription.state == "both":
+            self._send(Presence(type="unsubscribe", from_=owner, to=contact))
 
     def _goes_on(self, contact: JID) -> bool:
         verdict = self._repeated.next(contact)
@@ -272,9 +304,6 @@ def _probes(each: Subscription) -> Iterable[Presence]:
     # A component has no roster on its server, so nobody else probes.
     if each.state == "both":
         yield Presence(type="probe", from_=each.owner, to=each.contact)
-
-
-_SEES_US: Final = ("from", "both")
 
 
 class RosterPresence:

@@ -66,6 +66,7 @@ SCHEDULE = Outline(
     title="Schedules",
     about="do something later or regularly: list, add, pause, resume or remove",
     params=ScheduleParams,
+    everyday=True,
     verbatim={"add": "text"},
 )
 
@@ -111,14 +112,20 @@ class ScheduleCommands:
         if not self._is_agent(agent):
             raise CommandError(f"There is no agent called {agent!r}.", "agent")
         when, goal, skill, given = _what(params)
+        is_own = owner == asking.principal
         work = Work(
-            agent=agent, principal=owner, goal=goal or None, skill=skill or None, params=given
+            agent=agent,
+            principal=owner,
+            at=asking.at if is_own else None,
+            goal=goal or None,
+            skill=skill or None,
+            params=given,
         )
         # Only the client of the person themselves can tell the person's time.
-        client = asking.client if owner == asking.principal else None
+        client = asking.client if is_own else None
         zone = await self._schedules.zone(client or owner, asking.at, when=when, given=params.zone)
         wish = Wish(when=when, work=work, name=params.name, zone=zone, missed=params.missed)
-        origin: Origin = "person" if owner == asking.principal else "admin"
+        origin: Origin = "person" if is_own else "admin"
         added = await self._schedules.add(wish, origin)
         return CommandResult(f"Added:\n{added_text(added)}", row_of(added))
 

@@ -67,12 +67,15 @@ class SkillSummary(msgspec.Struct, frozen=True):
     description: str
 
 
-HELP = Outline(name="help", title="Help", about="list my commands", params=HelpParams)
+HELP = Outline(
+    name="help", title="Help", about="list my commands", params=HelpParams, everyday=True
+)
 SKILLS = Outline(
     name="skills",
     title="Skills",
     about="list what I can do for you; add words to search",
     params=SkillsParams,
+    everyday=True,
 )
 PING = Outline(name="ping", title="Ping", about="check whether I am online", params=NoParams)
 STOP = Outline(

@@ -1,12 +1,21 @@
 """Commands about tasks: one's own, and for admins everybody's."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Final, get_args
 
 import msgspec
 
-from component.commands import AnyCommand, Asking, CommandError, CommandResult, NoParams, Outline
+from component.commands import (
+    AnyCommand,
+    Asking,
+    CommandError,
+    CommandResult,
+    NoParams,
+    Outline,
+    when,
+)
 from component.features.task_commands import sheets
 from component.tasks.admin import Held, QueueLine, RefusedError, TaskAdmin
 from component.tasks.protocol import Bounds
@@ -17,6 +26,10 @@ from xep.fluux_agent.task import Tasks as TaskList
 from xep.jid import JID
 from xep.result_sets import ResultSet
 from xep.stanza_error import StanzaError
+
+_IN_PROGRESS: Final[Collection[State]] = ("accepted", "running", "input-required")
+_FAILED: Final[frozenset[State]] = frozenset(("failed",))
+_MOST_READ: Final = 50
 
 
 class OwnTasks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,13 +81,24 @@ class RetryTask(OneTask, frozen=True, forbid_unknown_fields=True):
 
 
 TASKS = Outline(
-    name="tasks", title="Tasks", about="list your tasks, the latest first", params=OwnTasks
+    name="tasks",
+    title="Tasks",
+    about="list your tasks, the latest first",
+    params=OwnTasks,
+    everyday=True,
 )
 ALL_TASKS = Outline(
-    name="tasks", title="Tasks", about="list tasks, the latest first", params=AllTasks, who="admin"
+    name="tasks",
+    title="Tasks",
+    about="list tasks, the latest first",
+    params=AllTasks,
+    who="admin",
+    everyday=True,
 )
 TASK = Outline(name="task", title="Show a task", about="show all details of a task", params=OneTask)
-CANCEL = Outline(name="cancel", title="Cancel a task", about="cancel a task", params=OneTask)
+CANCEL = Outline(
+    name="cancel", title="Cancel a task", about="cancel a task", params=OneTask, everyday=True
+)
 RETRY = Outline(
     name="retry",
     title="Try a task again",
@@ -102,12 +126,18 @@ QUEUES = Outline(
 
 class TaskCommands:
     """The commands about tasks. Without `tasks` there are none about one's own, as for the
-    operator. `bounds` are the retention limits of one principal.
+    operator. `bounds` are the retention limits of one principal; `title_of` returns the title of a
+    skill.
     """
 
     def __init__(
-        self, task_admin: TaskAdmin, tasks: TaskService | None = None, bounds: Bounds | None = None
+        self,
+        task_admin: TaskAdmin,
+        tasks: TaskService | None = None,
+        bounds: Bounds | None = None,
+        title_of: Callable[[str], str] = str,
     ) -> None:
+        self._title_of = title_of
         self._bounds = bounds
         self._task_admin = task_admin
         self._tasks = tasks
@@ -117,10 +147,10 @@ class TaskCommands:
         return (
             TASKS.done_by(self._own),
             ALL_TASKS.done_by(self._all),
-            TASK.done_by(self._show),
-            CANCEL.done_by(self._end),
-            RETRY.done_by(self._again),
-            RELEASE.done_by(self._release),
+            TASK.done_by(self._show, {"task": partial(self._titles, get_args(State))}),
+            CANCEL.done_by(self._end, {"task": partial(self._titles, _IN_PROGRESS)}),
+            RETRY.done_by(self._again, {"task": partial(self._titles, _FAILED)}),
+            RELEASE.done_by(self._release, {"task": partial(self._titles, _IN_PROGRESS)}),
             QUEUES.done_by(self._queues),
         )
 
@@ -173,6 +203,27 @@ class TaskCommands:
     async def _queues(self, _asking: Asking, _params: NoParams) -> CommandResult:
         lines = list(await self._task_admin.queues())
         return CommandResult("\n".join(map(_queue_text, lines)) or "There are no queues.", lines)
+
+    async def _titles(self, states: Collection[State], asking: Asking) -> Mapping[str, str]:
+        """Return titles of the latest tasks in some states, by id: one's own, or an admin's all."""
+        if asking.admin:
+            held = await self._task_admin.list_all(None, None, _MOST_READ)
+            found = [(one.task, one.principal) for one in held]
+        else:
+            tasks, who, at = self._theirs(asking)
+            listed = await tasks.list(who, at, TaskList(page=ResultSet(max=_MOST_READ)))
+            found = [(task, "") for task in listed.tasks]
+        return {
+            task.id: self._title(task, principal)
+            for task, principal in found
+            if task.state in states
+        }
+
+    def _title(self, task: Task, principal: str) -> str:
+        title = f"{self._title_of(task.skill or '')}, {task.state}"
+        if task.created is not None:
+            title += f", {when(task.created)}"
+        return f"{title}, for {principal}" if principal else title
 
     def _theirs(self, asking: Asking) -> tuple[TaskService, JID, JID]:
         if self._tasks is None or asking.principal is None or asking.at is None:

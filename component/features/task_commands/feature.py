@@ -17,7 +17,13 @@ class TaskCommandsFeature(Feature):
     def open(self, kernel: Kernel) -> Opened:
         """Make the commands."""
         tasks = kernel.tasks
-        commands = TaskCommands(tasks.task_admin, tasks.service, tasks.limits.kept)
+        registry = kernel.environment.catalog.registry
+
+        def title_of(name: str) -> str:
+            skill = registry.get(name)
+            return name if skill is None else skill.title
+
+        commands = TaskCommands(tasks.task_admin, tasks.service, tasks.limits.kept, title_of)
         return Opened(commands=commands.commands())
 
     def offline_commands(self, storage: Storage) -> Sequence[AnyCommand]:

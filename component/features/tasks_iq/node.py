@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from component import system
+from component.agent_addresses import both_addresses
 from component.features.tasks_iq.handlers import describe
 from component.pubsub.config import NodeConfig
 from component.pubsub.rows import StoredItem
@@ -88,14 +89,15 @@ class TasksNode(ComputedNode):
 
     def changed(self, notice: Notice) -> None:
         """Notify a principal of a task of its own. Never waits."""
-        address = notice.request.target.bare
-        item = task_item(notice.task, address)
-        self._pubsub.recomputed(address, TASKS, notice.request.principal.bare, (item,))
+        for address in dict.fromkeys(both_addresses(notice.request.target)):
+            item = task_item(notice.task, address)
+            self._pubsub.recomputed(address, TASKS, notice.request.principal.bare, (item,))
 
     def deleted(self, task: DeletedTask) -> None:
         """Notify a principal that a task of its own is not stored any more. Never waits."""
-        address, principal = JID.parse(task.target).bare, JID.parse(task.principal)
-        self._pubsub.recomputed(address, TASKS, principal, gone=(task.id,))
+        principal = JID.parse(task.principal)
+        for address in dict.fromkeys(both_addresses(JID.parse(task.target))):
+            self._pubsub.recomputed(address, TASKS, principal, gone=(task.id,))
 
 
 def task_item(task: Task, service: JID) -> StoredItem:

@@ -57,6 +57,7 @@ class Watcher:
         )
         self._room_client = RoomClient(stream.call_optional, self._send, self._occupant)
         self._watches: dict[str, Watch] = {}
+        self._source_of: dict[str, Source] = {}
         self._sources: dict[Source, sources.SourceWatcher[Any]] = {}
         self._scopes: dict[Source, anyio.CancelScope] = {}
         self._services: frozenset[JID] = frozenset()
@@ -171,14 +172,21 @@ class Watcher:
 
     def status(self, watch: Watch) -> sources.SourceStatus:
         """Return the state of the source of a watch."""
-        found = self._sources.get(self.source_of(watch))
+        source = self._source_of.get(watch.id)
+        found = None if source is None else self._sources.get(source)
         return sources.SourceStatus("offline") if found is None else found.status
 
     def source_of(self, watch: Watch) -> Source:
-        """Return the source that a watch observes."""
-        return Source(
+        """Return the source that a watch observes. An account is observed from the address that
+        its owner knows, so that the agent does not ask for a second subscription.
+        """
+        source = Source(
             self._kernel.stream.addresses.address_of(watch.agent), watch.service, watch.node
         )
+        if source.is_of_account or source.is_presence:
+            known = self._kernel.contacts.address_of(watch.agent, watch.service, watch.at)
+            return source._replace(subscriber=known)
+        return source
 
     async def reload(self) -> None:
         """Observe what the watches in the database need. Raises StorageError."""
@@ -187,7 +195,8 @@ class Watcher:
         self._watches.update({row.watch.id: row.watch for row in rows})
         wanted: dict[Source, dict[str, Watch]] = {}
         for watch in self._watches.values():
-            wanted.setdefault(self.source_of(watch), {})[watch.id] = watch
+            source = self._source_of[watch.id] = self.source_of(watch)
+            wanted.setdefault(source, {})[watch.id] = watch
         before = self._account_nodes()
         for source in self._sources.keys() - wanted.keys():
             self._drop(source)
@@ -260,7 +269,7 @@ class Watcher:
     def _alert(self, watch: Watch, sentence: str) -> None:
         contacts = self._kernel.contacts
         if watch.owner:
-            agent = self._kernel.stream.addresses.address_of(watch.agent)
+            agent = contacts.address_of(watch.agent, watch.principal, watch.at)
             contacts.tell(agent, watch.principal, sentence)
         else:
             contacts.tell_admins(sentence)

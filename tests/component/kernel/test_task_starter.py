@@ -41,8 +41,8 @@ def trigger(key: str = "1", **more: Any) -> Trigger:
     return Trigger(source="schedule", name="s", key=key, **more)
 
 
-def address_of(agent: str) -> JID:
-    return JID(agent, "agent.example")
+def address_of(agent: str, _person: JID | None = None, asked_at: JID | None = None) -> JID:
+    return asked_at or JID(agent, "agent.example")
 
 
 @skill

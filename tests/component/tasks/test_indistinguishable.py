@@ -20,12 +20,13 @@ import pytest
 from component.features.tasks_iq.handlers import ExecuteHandler, TasksHandler
 from component.kernel.errors import AgentErrors
 from component.link.messages.delivery import Delivery
+from component.link.router.addresses import ComponentAddresses
 from component.link.router.route_resolver import Senders
 from component.link.router.router import Router, RouterOptions
 from component.skills import Context, Skill, skill
 from component.store.database import Database, Rows, Value
 from component.tasks.request import Confirmation, Request, request_from
-from tests.component.link.router.wire import AGENT, DOMAIN, OURS, ListOutput, Wire, iq
+from tests.component.link.router.wire import AGENT, DOMAIN, ListOutput, Wire, iq
 from tests.component.tasks.world import Open, World, living
 from tests.direct_database import expect
 from tests.waiting import eventually
@@ -39,6 +40,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 ANN: Final = JID.parse("ann@a.example/desk")
 BOB: Final = JID.parse("bob@b.example/desk")
+HELPER: Final = f"helper@{DOMAIN}"
+ADDRESSES: Final = ComponentAddresses(JID.parse(DOMAIN), frozenset(("assistant", "helper")))
 BEAT: Final = "UPDATE instances SET heartbeat = heartbeat + 1 WHERE id = ?"
 NEVER: Final = "0" * 32
 """As long as each identifier of the service."""
@@ -104,7 +107,7 @@ class Stack:
         self.wire = Wire()
         routes = [route for one in handlers for route in one.routes()]
         output: Any = self.output
-        senders = Senders(lambda principal: True, OURS)
+        senders = Senders(lambda principal: True, ADDRESSES)
         self.router = Router(RouterOptions(), senders, AgentErrors(), routes, output)
         self.tasks: dict[str, str] = {"never": NEVER}
         self.questions: dict[str, str] = {"never": NEVER}
@@ -124,7 +127,7 @@ class Stack:
         """Tasks and questions that Ann may not see, each for another reason; and some she may."""
         for reason, who, to in (
             ("somebody else's", BOB, AGENT),
-            ("at another address", ANN, DOMAIN),
+            ("at another address", ANN, HELPER),
             ("no longer kept", ANN, AGENT),
             ("her own", ANN, AGENT),
         ):
@@ -203,12 +206,12 @@ async def test_what_is_not_there_gives_the_same_bytes(open_storage: Open) -> Non
                 replies.add(await made.answer(payload, type_=type_))
                 if reason == "at another address":
                     # Where it is, it is there; who is not its principal never finds it anywhere.
-                    there = await made.answer(Task(id=task), DOMAIN, "get")
+                    there = await made.answer(Task(id=task), HELPER, "get")
                     assert "type='result'" in there or 'type="result"' in there
                 else:
-                    moved = await made.answer(payload, DOMAIN, type_)
-                    replies.add(moved.replace(f"'{DOMAIN}'", f"'{AGENT}'").replace(
-                        f'"{DOMAIN}"', f'"{AGENT}"'
+                    moved = await made.answer(payload, HELPER, type_)
+                    replies.add(moved.replace(f"'{HELPER}'", f"'{AGENT}'").replace(
+                        f'"{HELPER}"', f'"{AGENT}"'
                     ))  # fmt: skip
             assert len(replies) == 1, what
             (reply,) = replies

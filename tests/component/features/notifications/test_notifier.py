@@ -67,7 +67,10 @@ class Stream:
                 send=self._probe,
                 flush=lambda: None,
             ),
-            contacts=SimpleNamespace(may_write=lambda _agent, person: person not in self.unwilling),
+            contacts=SimpleNamespace(
+                may_write=lambda _agent, person: person not in self.unwilling,
+                address_of=lambda name, _person, at=None: at or JID(name, "agent.example.com"),
+            ),
         )
         made = Notifier(kernel)
         self.messenger.listen(made.message_received)

@@ -30,7 +30,7 @@ from xep.stanza import Presence
 
 pytestmark = pytest.mark.anyio
 
-ALICE_BARE, BOB_BARE = "alice@a.example", "bob@b.example"
+ALICE_BARE, BOB_BARE, CAROL_BARE = "alice@a.example", "bob@b.example", "carol@a.example"
 
 
 @asynccontextmanager
@@ -79,13 +79,56 @@ async def test_a_subscription_is_between_bare_addresses(tmp_path: Path) -> None:
         assert await store.get(JID.parse(AGENT), JID.parse(ALICE_BARE)) is not None
 
 
+@pytest.mark.parametrize(("first", "second"), [(AGENT, DOMAIN), (DOMAIN, AGENT)])
+async def test_an_agent_with_two_addresses_is_one_contact(
+    tmp_path: Path, first: str, second: str
+) -> None:
+    async with living(tmp_path) as (world, store):
+        await sent(world, presence("subscribe", to=first))
+        assert world.contacts.told == []
+        assert await sent(world, presence("subscribe", to=second)) == [
+            ("subscribed", second, ALICE_BARE),
+            ("available", second, ALICE_BARE),
+            ("unavailable", first, ALICE_BARE),
+            ("unsubscribed", first, ALICE_BARE),
+        ]
+        ((agent, person, sentence),) = world.contacts.told
+        assert (agent, person) == (second, ALICE_BARE)
+        assert f"I am the same agent as {first}." in sentence
+        assert [each.owner for each in await store.receivers()] == [JID.parse(second)]
+        assert world.contacts.uses == {ALICE_BARE: second}
+        # Converse acknowledges the end of the other subscription.
+        assert await sent(world, presence("unsubscribe", to=first)) == []
+        assert world.contacts.stopped == set()
+
+
+async def test_a_client_that_asks_for_both_addresses_in_turn_is_not_answered_forever(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path) as (world, _):
+        asked = 0
+        while asked < 100 and await sent(
+            world, presence("subscribe", to=(AGENT, DOMAIN)[asked % 2])
+        ):
+            asked += 1
+        assert 2 <= asked < 20
+
+
+async def test_other_agents_are_contacts_of_their_own(tmp_path: Path) -> None:
+    async with living(tmp_path) as (world, store):
+        await sent(world, presence("subscribe", to=AGENT))
+        await sent(world, presence("subscribe", BOB_BARE, to=DOMAIN))
+        assert len(await store.receivers()) == 2
+        assert world.contacts.told == []
+
+
 async def test_available_presence_carries_capabilities(tmp_path: Path) -> None:
     async with living(tmp_path) as (world, _):
-        for to, caps in (
-            (AGENT, world.disco.caps("agent", "assistant")),
-            (DOMAIN, world.disco.caps("component", None)),
+        for from_, to, caps in (
+            (ALICE_BARE, AGENT, world.disco.caps("agent", "assistant")),
+            (BOB_BARE, DOMAIN, world.disco.caps("component", None)),
         ):
-            await sent(world, presence("subscribe", to=to))
+            await sent(world, presence("subscribe", from_, to=to))
             (carried,) = parse(world.sent[-1].encode())
             assert carried.tag == Caps.xml.tag
             assert decode(Caps, carried, strict=True) == caps
@@ -182,7 +225,7 @@ async def test_we_announce_ourselves_to_every_subscriber_after_a_restart(tmp_pat
             world,
             presence("subscribe"),
             presence("subscribe", BOB_BARE),
-            presence("subscribe", to=DOMAIN),
+            presence("subscribe", CAROL_BARE, to=DOMAIN),
         )
     async with living(tmp_path) as (world, _):
         await world.presence.announce()
@@ -190,7 +233,7 @@ async def test_we_announce_ourselves_to_every_subscriber_after_a_restart(tmp_pat
         assert {(p.get("from"), p.get("to")) for p in seen} == {
             (ONLINE, ALICE_BARE),
             (ONLINE, BOB_BARE),
-            (f"{DOMAIN}/agent", ALICE_BARE),
+            (f"{DOMAIN}/agent", CAROL_BARE),
         }
         assert len(seen) == 3
         for each in seen:

@@ -268,10 +268,10 @@ async def test_a_late_word_is_told_to_be_late(world: World) -> None:
     assert HINT in (await world.say("yes") or "")  # nothing is open any more
 
 
-async def test_the_domain_asks_for_itself(world: World) -> None:
+async def test_a_question_is_answered_at_the_other_address_of_the_agent(world: World) -> None:
     world.confirm("t1")
-    assert HINT in (await world.say("yes", to=DOMAIN) or "")
-    assert world.state("t1") == "input-required"
+    assert await world.say("yes", to=DOMAIN) == 'Approved. report: topic: "rivers"'
+    assert world.state("t1") == "accepted"
 
 
 # -- inputs in words -----------------------------------------------------------------------------

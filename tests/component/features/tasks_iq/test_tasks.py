@@ -141,7 +141,7 @@ async def test_what_is_not_there_gives_the_same_bytes_whatever_it_is() -> None:
     async with faces() as made:
         ledger = made.tasks.ledger
         ledger.add("t-bob", principal=JID.parse("bob@b.example"))
-        ledger.add("t-elsewhere", target=DOMAIN)
+        ledger.add("t-elsewhere", target=f"helper@{DOMAIN}")
         ledger.add("t-gone", state="failed", retain_until=NOON - 1)
         ledger.add("t-inline", promoted=0)
         for task in ("t-never", "t-bob", "t-elsewhere", "t-gone", "t-inline"):

@@ -73,6 +73,7 @@ class World:
             contacts=SimpleNamespace(
                 may_write=lambda _agent, _person: True,
                 tell=lambda _agent, person, text: self.alerts.append((person, text)),
+                address_of=lambda name, _person, at=None: at or JID(name, "agent.example"),
                 tell_admins=lambda text: self.alerts.append((None, text)),
             ),
         )

@@ -1,0 +1,27 @@
+"""The addresses of one agent. The default agent of a component has two: the domain itself, and its
+name at the domain (``assistant@agent.example.com``). They are one agent to people, with the same
+conversation, tasks and questions.
+"""
+
+from typing import Final
+
+from xep.jid import JID
+
+DEFAULT_AGENT: Final = "assistant"
+"""The name of the agent that every service has."""
+
+
+def both_addresses(address: JID) -> tuple[JID, JID]:
+    """Return the bare address, and the other one at which the same agent is reached. An agent with
+    one address has it twice, so statements always have two values.
+    """
+    if address.local is None:
+        return address.bare, JID(DEFAULT_AGENT, address.domain)
+    if address.local == DEFAULT_AGENT:
+        return address.bare, JID(None, address.domain)
+    return address.bare, address.bare
+
+
+def canonical_address(address: JID) -> JID:
+    """Return the bare address that stands for the agent: the one with its name."""
+    return JID(address.local or DEFAULT_AGENT, address.domain)
