@@ -17,6 +17,7 @@ from component.skills.skill import Skill
 from component.task_messages.spoken_answers import (
     choice_name,
     has_numbers,
+    how_to_decline,
     may_follow,
     names_in_order,
     suggestions,
@@ -128,6 +129,10 @@ class Questions:
             return self._confirmation(question, question.content, to)
         return self._input(question.content, to)
 
+    def whole(self, question: Question, to: JID) -> str:
+        """Return everything about a question to a person."""
+        return self.body(question, to)
+
     def _confirmation(self, question: Question, confirm: Confirm, to: JID) -> str:
         """Return the action, its parameters, when the question expires, and how to answer it
         (CNF-009).
@@ -176,6 +181,7 @@ class Questions:
             how = f"with {' or '.join(printable(one, _LONGEST_VALUE) for one in choices)}"
         more = _listed(may_follow(question))
         also = f" You may add {more} after it." if more else ""
+        also += f" {how_to_decline(question)}"
         return f"{said}\n\n{listed}{ANSWER_LINE} {how}{self._until(question.expires, to)}.{also}"
 
     def _until(self, expires: datetime | None, to: JID) -> str:

@@ -291,7 +291,9 @@ def test_a_title_says_for_whom() -> None:
 def test_an_input_says_how_it_is_answered() -> None:
     river = {"properties": {"river": {"type": "string"}}, "required": ["river"]}
     (message,) = WORDS.messages(asks(river))
-    assert body(message) == "Which river?\n\nPlease answer here within 2 hours."
+    assert body(message) == (
+        "Which river?\n\nPlease answer here within 2 hours. To decline, say cancel."
+    )
     assert schemas.check(encoded(message)) == 1
     assert message.to.to == str(ALICE)
     choice = {"properties": {"size": {"enum": ["s", "m"]}}}
@@ -304,7 +306,7 @@ def test_an_input_says_how_it_is_answered() -> None:
     more = {"properties": choice["properties"] | {"days": {"type": "integer"}}}
     (message,) = WORDS.messages(asks({**more, "required": ["size"]}))
     assert "Please answer with s or m within" in body(message)
-    assert body(message).endswith(" hours. You may add days after it.")
+    assert body(message).endswith(" hours. You may add days after it. To decline, say cancel.")
     (message,) = WORDS.messages(asks(more))
     assert "answer with the form, or with /answer and then size, days within" in body(message)
     lines = {"properties": {"a": {"type": "array", "items": {"type": "string"}}}}
