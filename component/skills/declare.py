@@ -106,6 +106,7 @@ class SkillOptions(TypedDict, total=False):
     version: str
     title: str | None
     description: str | None
+    question: str | None
     tags: Iterable[str]
     examples: Iterable[str]
     input_media_types: Iterable[str] | None
@@ -157,6 +158,10 @@ def skill(
     descriptions are `Annotated[…, msgspec.Meta(description=…)]` or the lines under `Args:`. A
     function with many parameters can take a frozen Struct of them before a slash. A skill is
     destructive unless it says `destructive=False` or `read_only=True`.
+
+    `question` asks a person to confirm a call, such as `Delete {path}?`: each name in braces stands
+    for a parameter, and a part in brackets is left out unless its parameters differ from their
+    defaults. Without it people read the title and the parameters.
 
     `durable=True` promises that all effects are inside `context.step`: after an interruption, or an
     answer to `context.ask`, the function starts again and skips the steps that it has completed. A

@@ -107,6 +107,7 @@ class RestResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 class SkillTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`[skill]`.
 
+    `question` asks a person to confirm a call: `{name}` stands for the value of a parameter.
     `input_schema` and `output_schema` are JSON Schemas, as tables or as names of JSON files of the
     directory. A Python skill may leave them out: its function says what it takes. `request` and
     `response` describe a skill of the kind `rest`.
@@ -116,6 +117,7 @@ class SkillTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     version: str
     title: str = ""
     description: str = ""
+    question: str = ""
     author: str = ""
     license: str = ""
     tags: tuple[str, ...] = ()
@@ -136,7 +138,15 @@ class SkillTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 _OPTIONAL: Final = (
-    *("title", "description", "tags", "examples", "input_media_types", "output_media_types"),
+    *(
+        "title",
+        "description",
+        "question",
+        "tags",
+        "examples",
+        "input_media_types",
+        "output_media_types",
+    ),
     *("typical_duration", "cost_usd", "taint", "schedule"),
 )
 """The keys that are fields of a description as they are."""

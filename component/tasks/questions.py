@@ -341,6 +341,8 @@ def _go_on(tx: Transaction, row: Row, owner: str | None) -> Change:
 
 # Confirmations.
 
+SEVERAL_CALLS: Final = "several-calls"
+"""The name of the skill whose parameters are calls of other skills (`joint_confirmation`)."""
 ALGORITHM: Final = "sha-256"
 MOST_BYTES: Final = 16_384
 """The maximum size of the parameters as JSON: a person cannot review more."""

@@ -47,6 +47,8 @@ def watch_skills(watches: Callable[[], WatchService]) -> tuple[Skill, ...]:
 
     @own_skill(
         title="Watch",
+        question="May I watch {node}[ of {service}] as {name}[, where {where}]"
+        "[, where {json_filter}][, at most {rate}], and each time: {goal}?",
         destructive=True,  # so that the person is asked before it happens
         idempotent=True,
         open_world=True,
@@ -75,6 +77,7 @@ def watch_skills(watches: Callable[[], WatchService]) -> tuple[Skill, ...]:
 
     @own_skill(
         title="List watches",
+        question="May I list your watches?",
         read_only=True,
         idempotent=True,
         open_world=False,
@@ -93,6 +96,7 @@ def watch_skills(watches: Callable[[], WatchService]) -> tuple[Skill, ...]:
 
     @own_skill(
         title="Publish",
+        question="May I publish[ {text}][ {json}] at {node} of {service}[, as the item {item}]?",
         destructive=True,
         open_world=True,
         capabilities=("pubsub:publish",),

@@ -142,7 +142,7 @@ async def test_of_several_it_asks_which(world: World, thread: str | None) -> Non
     said = await world.say("yes", thread=thread) or ""
     assert said.startswith("I have several questions open with you. Which one do you mean?")
     assert len(said.splitlines()) == 3
-    assert 'for carol@c.example: topic: "rivers", asked 10 seconds ago' in said
+    assert 'for carol@c.example: report: topic: "rivers", asked 10 seconds ago' in said
     assert "for alice@a.example, asked 5 seconds ago" in said
     assert "(/approve c-t1 or /deny c-t1)" in said
     assert {world.state("t1"), world.state("t2")} == {"input-required"}

@@ -77,7 +77,7 @@ async def test_what_somebody_else_decided_is_in_the_way_as_well(chat: World) -> 
     chat.confirm("t2", asked=(ALICE, CAROL), **DANGEROUS)
     said = await chat.say("yes") or ""
     assert "not sure" in said
-    assert "report for alice@a.example: topic" in said
+    assert "for alice@a.example: report: topic" in said
     assert is_open(chat)
 
 
