@@ -97,16 +97,17 @@ class SkillSpec:
     """The description of a skill.
 
     `description` is for models as well, `question` asks a person to confirm a call
-    (`component.skills.question`). `input_schema` is the JSON Schema (2020-12) of its parameters, an
-    object, and `output_schema` that of its result, if it declares one. `timeout` and
-    `typical_duration` are seconds, `cost_usd` is US dollars per call. A `hidden` skill is in
-    nobody's view. All effects of a `durable` one are inside its steps, so the code between them may
-    run again. Its tasks use the named `queue`, if it has one. A call that raises or times out is
-    tried `attempts` times, after `backoff_s` seconds, and twice as long each time. `capabilities`
-    are what it accesses, as in `network:api.example.com:443` or `memory:write`; an agent that calls
-    it needs them all. `taint` is the least trusted possible author of its results. `source` names
-    where the skill comes from, for admins. `digest` is a hash over everything that a caller can
-    see, the same in every process.
+    (`component.skills.question`). `undo` says how a person undoes a call, such as `/watch remove
+    NAME`, and that it affects nobody else: then a person who asks for it herself is not asked to
+    confirm it. `input_schema` is the JSON Schema (2020-12) of its parameters, an object, and
+    `output_schema` that of its result, if it declares one. `timeout` and `typical_duration` are
+    seconds, `cost_usd` is US dollars per call. A `hidden` skill is in nobody's view. All effects of
+    a `durable` one are inside its steps, so the code between them may run again. Its tasks use the
+    named `queue`, if it has one. A call that raises or times out is tried `attempts` times, after
+    `backoff_s` seconds, and twice as long each time. `capabilities` are what it accesses, as in
+    `network:api.example.com:443` or `memory:write`; an agent that calls it needs them all. `taint`
+    is the least trusted possible author of its results. `source` names where the skill comes from,
+    for admins. `digest` is a hash over everything that a caller can see, the same in every process.
 
     Raises DeclarationError for a description that would mislead callers or could not be sent to
     them.
@@ -122,6 +123,7 @@ class SkillSpec:
     input_media_types: tuple[str, ...] = (TEXT, JSON)
     output_media_types: tuple[str, ...] = (TEXT, JSON)
     annotations: Annotations = _UNMARKED
+    undo: str = ""
     typical_duration: float | None = None
     cost_usd: float | None = None
     timeout: float = DEFAULT_TIMEOUT
@@ -178,6 +180,11 @@ def _check(spec: SkillSpec) -> None:
         raise DeclarationError(f"{where} has no usable version: write it like 1.2.0.")
     if spec.annotations.read_only and spec.annotations.destructive:
         raise DeclarationError(f"{where} is read-only and destructive: it cannot be both.")
+    if spec.undo and spec.annotations.destructive:
+        raise DeclarationError(
+            f"{where} says how it is undone, and is destructive: it cannot be both. Remove undo, or"
+            " declare destructive=False."
+        )
     check_texts(spec)
     _check_execution(spec, where)
     if spec.taint is not None and spec.taint not in TAINTS:

@@ -1,6 +1,6 @@
 """The skills by which agents add schedules and reminders for people, and list and change them.
 
-A person confirms what an agent adds or removes: both skills count as destructive.
+A person confirms what an agent removes, and what it adds after it has read text of strangers.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -138,6 +138,7 @@ def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
         title="Add a schedule",
         question="May I do this {when}[ ({zone} time)][, as {name}][: {goal}][: run {skill}]"
         "[ with {params}][ (missed times: {missed})]?",
+        undo="/schedule remove NAME",
         complete=complete,
         examples=("Remind me every Monday at nine to write the report.",),
         **_WRITES,
@@ -146,7 +147,6 @@ def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
         """Do something later or repeatedly for the person, such as a reminder or a report.
 
         Use it when the person asks for something at a certain time, after some time, or regularly.
-        The person is asked to confirm it.
         """
         work = work_asked_in(
             context,
