@@ -275,6 +275,8 @@ class Conversation:
         self.key = key
         self.waiting: deque[Turn] = deque()
         self.parked = ParkedTurns(self, conversations)
+        self._asking: set[str] = set()
+        """The parked turns that have asked the person something."""
         self._shared = conversations
         self._running: _Running | None = None
         self._holds = 0
@@ -594,7 +596,11 @@ class Conversation:
         delivery = self._shared.delivery
         waits = await self.parked.until_ended(turn.id, parked.tasks)
         delivery.composing(turn.request, False)
-        if waits and parked.new and not parked.question:
+        # After a question the person would think that this is about their answer.
+        self._asking.intersection_update(self.parked.ids)
+        if parked.question:
+            self._asking.add(turn.id)
+        elif waits and parked.new and not self._asking:
             delivery.mention(turn.request, f"waits-{parked.round}", sentences.STILL_AT_IT)
         return Outcome("asked" if parked.question else "parked")
 

@@ -209,6 +209,8 @@ class Engine:
                 if parked is not None:
                     return parked
             else:
+                answer = run.journal.repeated(verdict.answer)
+                verdict = msgspec.structs.replace(verdict, answer=answer)
                 whole = verdict.answer == completion.paragraphs
                 parts = opaque_parts(completion) if whole else ()
                 return await self._persist(run, verdict, completion.usage, parts)

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 
 _NOTIFIED: Final = "The person was told, by a notification:"
+_LONGEST_RESULT: Final = 4_000
+"""Maximum number of characters of results that are an answer."""
 
 
 def _ignore(_sentence: str) -> None:
@@ -285,9 +287,39 @@ class Journal:
                 return True
         return False
 
+    def repeated(self, answer: str) -> str:
+        """Return the results of the last calls of this turn, if an answer repeats what the model
+        has said since the turn began: beside its calls, or in another turn. Else the answer.
+
+        Small models do that when a result comes late, and the person would not learn it. JSON is
+        no text for people.
+        """
+        rounds = self.rounds()
+        if not rounds or _plain(answer) not in self._said_since():
+            return answer
+        known = self.results()
+        texts = [known.get(call.id, "").strip() for call in rounds[-1]]
+        said = [text for text in texts if text and not text.startswith(("{", "["))]
+        return "\n\n".join(said)[:_LONGEST_RESULT] if len(said) == len(texts) else answer
+
+    def _said_since(self) -> set[str]:
+        lines = [*self._above, *self.lines]
+        first = next((at for at, line in enumerate(lines) if self._is_own(line)), len(lines))
+        found: set[str] = set()
+        for line in lines[first:]:
+            if isinstance(line, Called):
+                found.add(_plain(line.text))
+            elif isinstance(line, Said) and line.role == "assistant":
+                found.add(_plain(line.content))
+        return found - {""}
+
     def taints(self) -> set[Taint]:
         """The taints of all lines in the prompt."""
         return taints_of(self.shown() + ([self.summary] if self.summary else []))
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split()).strip(" .!")
 
 
 def called(turn: str, number: int, completion: Completion, calls: Sequence[ToolCall]) -> list[Line]:

@@ -104,6 +104,11 @@ class RestSkill(Section):
     """What it does, for people and models."""
     title: str = Field(default="", examples=["Weather"])
     """Title for people."""
+    question: str = Field(default="", max_length=300, examples=["May I book a table for {guests}?"])
+    """Question that asks a person to confirm a call: {name} stands for the value of a parameter. A
+    part in brackets is left out unless its parameters differ from their defaults. Default: the
+    title and the parameters.
+    """
     tags: tuple[str, ...] = Field(default=(), examples=[["weather"]])
     """Words by which it is found."""
     method: Method = "GET"

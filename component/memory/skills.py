@@ -77,6 +77,8 @@ def memory_skills(
 
     @own_skill(
         title="Remember",
+        question="May I remember as {key}[ ({title})][, about {topic}][, with the words {tags}]"
+        "[, for {scope}]: {body}?",
         destructive=False,
         capabilities=("memory:write",),
         examples=("Remember that my flight leaves at 8:12 on Friday.",),
@@ -108,6 +110,7 @@ def memory_skills(
 
     @own_skill(
         title="Recall",
+        question="May I look up what I remember about {query}[ (earlier versions: {earlier})]?",
         read_only=True,
         capabilities=("memory:read",),
         taint="web",
@@ -149,6 +152,8 @@ def memory_skills(
 
     @own_skill(
         title="Search memories",
+        question="May I search what I remember[ for {query}][, about {topic}]"
+        "[, with the words {tags}]?",
         read_only=True,
         capabilities=("memory:read",),
         taint="web",
@@ -178,6 +183,7 @@ def memory_skills(
 
     @own_skill(
         title="Forget",
+        question="May I forget {key}[ of {scope}] for good?",
         destructive=True,
         capabilities=("memory:write",),
         examples=("favourite_tea",),

@@ -5,8 +5,11 @@ Sets of patterns are compared where an agent passes on a part of its rights.
 
 import fnmatch
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 def pattern(globs: Iterable[str]) -> re.Pattern[str]:
@@ -18,6 +21,11 @@ def pattern(globs: Iterable[str]) -> re.Pattern[str]:
 def _pattern(globs: tuple[str, ...]) -> re.Pattern[str]:
     # Brackets are special for fnmatch, but not in the settings.
     return re.compile("|".join(fnmatch.translate(g.replace("[", "[[]")) for g in globs) or "(?!)")
+
+
+def first_match(values: Mapping[str, T], name: str) -> T | None:
+    """Return the value of the first glob that matches a name; None if none does."""
+    return next((one for glob, one in values.items() if pattern((glob,)).fullmatch(name)), None)
 
 
 def within(asked: Sequence[str], had: Sequence[str]) -> str | None:

@@ -17,6 +17,7 @@ from component.zones import zone_named
 @own_skill(
     name="time",
     title="Time",
+    question="May I look up the time[ in {zone}]?",
     read_only=True,
     idempotent=True,
     open_world=False,
@@ -52,6 +53,7 @@ def _zone(name: str) -> tzinfo:
 
 
 @own_skill(
+    question="May I repeat {text}?",
     read_only=True,
     idempotent=True,
     open_world=False,

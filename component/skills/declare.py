@@ -34,7 +34,7 @@ from component.skills.context import Context
 from component.skills.errors import DeclarationError
 from component.skills.inputs import Arguments
 from component.skills.schema import Signature, outputs_of, read_docstring, signature_of
-from component.skills.skill import Complete, Invoke, RunKind, Skill
+from component.skills.skill import Complete, Invoke, Own, RunKind, Skill
 from component.skills.spec import Annotations, SkillSchedule, check_texts
 
 P = ParamSpec("P")
@@ -106,6 +106,8 @@ class SkillOptions(TypedDict, total=False):
     version: str
     title: str | None
     description: str | None
+    question: str | None
+    undo: str | None
     tags: Iterable[str]
     examples: Iterable[str]
     input_media_types: Iterable[str] | None
@@ -158,6 +160,13 @@ def skill(
     function with many parameters can take a frozen Struct of them before a slash. A skill is
     destructive unless it says `destructive=False` or `read_only=True`.
 
+    `question` asks a person to confirm a call, such as `Delete {path}?`: each name in braces stands
+    for a parameter, and a part in brackets is left out unless its parameters differ from their
+    defaults. Without it people read the title and the parameters.
+
+    `undo` says how a person undoes a call, and that it affects nobody else. Then a person who asks
+    for it herself is not asked to confirm it.
+
     `durable=True` promises that all effects are inside `context.step`: after an interruption, or an
     answer to `context.ask`, the function starts again and skips the steps that it has completed. A
     skill that is not durable, read-only or idempotent is a single step.
@@ -188,21 +197,24 @@ def skill(
 
 
 def own_skill(
-    *, complete: Complete | None = None, **options: Unpack[SkillOptions]
+    *, complete: Complete | None = None, own: Own | None = None, **options: Unpack[SkillOptions]
 ) -> Callable[[Callable[P, R_co]], FunctionSkill[P, R_co]]:
     """Declare a function of this service as a skill: like `skill`, but it is read when the skill is
-    first used, because reading all of them takes a twentieth of the time to start. `complete` is
-    that of `Skill`.
+    first used, because reading all of them takes a twentieth of the time to start. `complete` and
+    `own` are those of `Skill`.
     """
 
     def declare(function: Callable[P, R_co]) -> FunctionSkill[P, R_co]:
-        return _declared(function, options, complete)
+        return _declared(function, options, complete, own)
 
     return declare
 
 
 def _declared(
-    function: Callable[P, R_co], options: SkillOptions, complete: Complete | None = None
+    function: Callable[P, R_co],
+    options: SkillOptions,
+    complete: Complete | None = None,
+    own: Own | None = None,
 ) -> FunctionSkill[P, R_co]:
     unknown = options.keys() - _KNOWN
     if unknown:
@@ -215,9 +227,11 @@ def _declared(
     fields.setdefault("name", function.__name__)
     given = frozenset(fields)
     kind = _kind_of(function, inline=fields.pop("inline", False))
+    # What a person can undo destroys nothing.
+    destructive = False if fields.get("undo") else None
     annotations = Annotations.of(
         read_only=fields.pop("read_only", False),
-        destructive=fields.pop("destructive", None),
+        destructive=fields.pop("destructive", destructive),
         idempotent=fields.pop("idempotent", False),
         open_world=fields.pop("open_world", True),
     )
@@ -234,6 +248,7 @@ def _declared(
         wants_context=False,
         invoke=unread,
         complete=complete,
+        own=own,
         function=function,
         given=given,
     )

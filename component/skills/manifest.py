@@ -107,6 +107,8 @@ class RestResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 class SkillTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`[skill]`.
 
+    `question` asks a person to confirm a call: `{name}` stands for the value of a parameter.
+    `undo` says how a person undoes a call, and that it affects nobody else.
     `input_schema` and `output_schema` are JSON Schemas, as tables or as names of JSON files of the
     directory. A Python skill may leave them out: its function says what it takes. `request` and
     `response` describe a skill of the kind `rest`.
@@ -116,6 +118,8 @@ class SkillTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     version: str
     title: str = ""
     description: str = ""
+    question: str = ""
+    undo: str = ""
     author: str = ""
     license: str = ""
     tags: tuple[str, ...] = ()
@@ -136,7 +140,8 @@ class SkillTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 _OPTIONAL: Final = (
-    *("title", "description", "tags", "examples", "input_media_types", "output_media_types"),
+    *("title", "description", "question", "undo", "tags", "examples"),
+    *("input_media_types", "output_media_types"),
     *("typical_duration", "cost_usd", "taint", "schedule"),
 )
 """The keys that are fields of a description as they are."""
@@ -173,6 +178,10 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         effects = None
         if said.annotations is not None:
             effects = Annotations.of(**msgspec.structs.asdict(said.annotations))
+            if said.undo and said.annotations.destructive is None:
+                effects = msgspec.structs.replace(effects, destructive=False)
+        elif said.undo:
+            effects = Annotations(destructive=False)
         chosen = {name: getattr(said, name) for name in _OPTIONAL}
         chosen |= {"annotations": effects, "durable": runs.durable, "queue": runs.queue}
         return {

@@ -24,6 +24,8 @@ Complete: TypeAlias = Callable[[JID, JID, Arguments], Awaitable[Arguments]]
 """Completes the arguments of a call, for its requester (a full JID, if known) and the address of
 this service that received it. Raises InvalidParam and StorageError.
 """
+Own: TypeAlias = Callable[[JID, Arguments], bool]
+"""Returns whether a call for a principal, a bare JID, affects nobody else."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -39,7 +41,8 @@ class Skill(SkillSpec):
     operator; `claims` is what else that author says of it, in types of JSON. The version of one
     that is `versioned_by_content` also has a hash of its description (`1.0.0+sha256.a3f1…`), since
     its source may change it without a new version. `complete` fills in arguments that depend on the
-    person, before they are asked to confirm the call.
+    person, before they are asked to confirm the call. `own` says which calls of a skill with `undo`
+    affect nobody else; None: all of them.
     """
 
     inputs: Inputs
@@ -51,6 +54,7 @@ class Skill(SkillSpec):
     claims: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
     versioned_by_content: bool = dataclasses.field(default=False, repr=False)
     complete: Complete | None = dataclasses.field(default=None, repr=False)
+    own: Own | None = dataclasses.field(default=None, repr=False)
     at_once: bool = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:

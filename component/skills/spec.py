@@ -15,6 +15,7 @@ import msgspec
 from component.policy.taint import TAINTS, Taint
 from component.skills.errors import DeclarationError
 from component.skills.outputs import JSON, TEXT
+from component.skills.question import names_in
 from xep.characters import forbidden
 
 
@@ -95,12 +96,15 @@ _UNMARKED: Final = Annotations()
 class SkillSpec:
     """The description of a skill.
 
-    `input_schema` is the JSON Schema (2020-12) of its parameters, an object, and `output_schema`
-    that of its result, if it declares one. `timeout` and `typical_duration` are seconds, `cost_usd`
-    is US dollars per call. A `hidden` skill is in nobody's view. All effects of a `durable` one are
-    inside its steps, so the code between them may run again. Its tasks use the named `queue`, if it
-    has one. A call that raises or times out is tried `attempts` times, after `backoff_s` seconds,
-    and twice as long each time. `capabilities` are what it accesses, as in
+    `description` is for models as well, `question` asks a person to confirm a call
+    (`component.skills.question`). `undo` says how a person undoes a call, such as `/watch remove
+    NAME`, and that it affects nobody else: then a person who asks for it herself is not asked to
+    confirm it. `input_schema` is the JSON Schema (2020-12) of its parameters, an object, and
+    `output_schema` that of its result, if it declares one. `timeout` and `typical_duration` are
+    seconds, `cost_usd` is US dollars per call. A `hidden` skill is in nobody's view. All effects of
+    a `durable` one are inside its steps, so the code between them may run again. Its tasks use the
+    named `queue`, if it has one. A call that raises or times out is tried `attempts` times, after
+    `backoff_s` seconds, and twice as long each time. `capabilities` are what it accesses, as in
     `network:api.example.com:443` or `memory:write`; an agent that calls it needs them all. `taint`
     is the least trusted possible author of its results. `source` names where the skill comes from,
     for admins. `digest` is a hash over everything that a caller can see, the same in every process.
@@ -113,11 +117,13 @@ class SkillSpec:
     version: str = "1.0.0"
     title: str = ""
     description: str = ""
+    question: str = ""
     tags: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
     input_media_types: tuple[str, ...] = (TEXT, JSON)
     output_media_types: tuple[str, ...] = (TEXT, JSON)
     annotations: Annotations = _UNMARKED
+    undo: str = ""
     typical_duration: float | None = None
     cost_usd: float | None = None
     timeout: float = DEFAULT_TIMEOUT
@@ -174,6 +180,11 @@ def _check(spec: SkillSpec) -> None:
         raise DeclarationError(f"{where} has no usable version: write it like 1.2.0.")
     if spec.annotations.read_only and spec.annotations.destructive:
         raise DeclarationError(f"{where} is read-only and destructive: it cannot be both.")
+    if spec.undo and spec.annotations.destructive:
+        raise DeclarationError(
+            f"{where} says how it is undone, and is destructive: it cannot be both. Remove undo, or"
+            " declare destructive=False."
+        )
     check_texts(spec)
     _check_execution(spec, where)
     if spec.taint is not None and spec.taint not in TAINTS:
@@ -214,13 +225,35 @@ def check_texts(spec: SkillSpec) -> None:
         for each in properties.values()
         if isinstance(each, Mapping) and isinstance(each.get("description"), str)
     ]
-    for text in (spec.title, spec.description, *spec.tags, *spec.examples, *described):
+    _check_question(spec, properties)
+    for text in (
+        spec.title,
+        spec.description,
+        spec.question,
+        *spec.tags,
+        *spec.examples,
+        *described,
+    ):
         found = forbidden.search(text)
         if found is not None:
             raise DeclarationError(
                 f"The skill {spec.name!r} is described by a text that cannot be sent: XML"
                 f" cannot carry U+{ord(found.group()):04X}, found at position {found.start()}."
             )
+
+
+def _check_question(spec: SkillSpec, properties: Mapping[str, object]) -> None:
+    try:
+        names = names_in(spec.question)
+    except ValueError as error:
+        raise DeclarationError(f"The question of the skill {spec.name!r} {error}.") from None
+    # The parameters of a function are read after its description.
+    unknown = [name for name in names if name not in properties]
+    if unknown and "properties" in spec.input_schema:
+        raise DeclarationError(
+            f"The question of the skill {spec.name!r} names {unknown[0]!r}, which is not one of its"
+            f" parameters: {', '.join(properties) or 'it has none'}."
+        )
 
 
 _FIELDS: Final = {

@@ -4,9 +4,10 @@
 pose as part of the question.
 """
 
-from collections.abc import Callable, Sequence
-from datetime import datetime, timezone
-from typing import Final, TypedDict, Unpack
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timezone
+from functools import partial
+from typing import Any, Final, TypedDict, Unpack
 
 from component import system
 from component.link.messages.inbound import Reference, ReplyAddress
@@ -14,9 +15,11 @@ from component.link.messages.outbound import OutboundMessage, Text, conversation
 from component.skills.errors import printable
 from component.skills.form_fields import properties_of
 from component.skills.skill import Skill
+from component.task_messages.confirmation_wording import Wording, as_given, name_of, wording_of
 from component.task_messages.spoken_answers import (
     choice_name,
     has_numbers,
+    how_to_decline,
     may_follow,
     names_in_order,
     suggestions,
@@ -29,7 +32,7 @@ from component.task_messages.value_rendering import (
     visible,
 )
 from component.tasks.protocol import Question
-from component.tasks.questions import only_value, parameters_of, schema_of
+from component.tasks.questions import SEVERAL_CALLS, only_value, parameters_of, schema_of
 from component.zones import duration, in_local_time
 from xep.binding import Payload
 from xep.binding.escaping import without_forbidden
@@ -40,9 +43,9 @@ from xep.jid import JID
 from xep.quick_responses import Action, Response
 
 _LONGEST_VALUE: Final = 200
-_LONGEST_INLINE: Final = 400
 _LONGEST_QUESTION: Final = 2_000
-_LONGEST_DESCRIPTION: Final = 300
+_MOST_OF_ALL: Final = 20_000
+_MORE: Final = "… (the question itself shows more)"
 _MOST_RESPONSES: Final = 10
 _MOST_CHOSEN: Final = 10
 _MOST_LISTED: Final = 50
@@ -104,14 +107,16 @@ class Questions:
     def title_of(self, question: Question) -> str:
         """Return a question in one short line: the action, and the person for whom it would run."""
         if isinstance(question.content, Confirm):
-            line = self._action(question, question.content)
-            given = ", ".join(shown_parameters(self._parameters(question.content.action)).lines)
-            line = f"{line}: {given}" if given else line
+            words = self._wording(question.content, question.request.principal)
+            whose = self._whose(question)
+            line = f"for {whose}: {words.action}" if whose else words.action
+            if words.lines:
+                return f"{line[:_LONGEST_VALUE]}{_MORE}"
         else:
             line = visible(" ".join(question.content.questions[0].text.split()))
         if len(line) <= _LONGEST_VALUE:
             return line
-        return f"{line[:_LONGEST_VALUE]}… (the question itself shows more)"
+        return f"{line[:_LONGEST_VALUE]}{_MORE}"
 
     def listed(self, question: Question) -> str:
         """Return `title_of` with the principal and the time, to distinguish similar questions."""
@@ -128,39 +133,81 @@ class Questions:
             return self._confirmation(question, question.content, to)
         return self._input(question.content, to)
 
+    def whole(self, question: Question, to: JID) -> str:
+        """Return everything about a question to a person: for a confirmation also the name, version
+        and description of its skill, and the parameters at their defaults.
+        """
+        if not isinstance(question.content, Confirm):
+            return self._input(question.content, to, most=_MOST_OF_ALL)
+        action = question.content.action
+        skill = self._known(action)
+        name = f"{printable_name(action.type)} {printable(action.version or '', _LONGEST_VALUE)}"
+        title = "" if skill is None else f"{name_of(skill)}. {_in_one_line(skill.description)}\n"
+        whose = printable_name(str(question.request.principal.bare))
+        given = shown_parameters(parameters_of(action)).lines
+        answer = f"{ANSWER_LINE} yes or no{self._until(question.content.expires, to)}."
+        return "\n".join((f"{title}Skill: {name}", f"For: {whose}", *given, "", answer))
+
     def _confirmation(self, question: Question, confirm: Confirm, to: JID) -> str:
         """Return the action, its parameters, when the question expires, and how to answer it
         (CNF-009).
 
-        Short parameters are part of the sentence. Long ones follow it, one per line, so that a
-        client which truncates the message does not hide how to answer.
+        Short parameters are part of the sentence. Long ones follow it, so that a client which
+        truncates the message does not hide how to answer.
         """
-        asks = f"May I run {self._action(question, confirm)}?{self._description(confirm.action)}"
         cause = question.request.caller_context
+        words = self._wording(confirm, to, hides=not cause.chosen)
+        asks = words.sentence
+        if whose := self._whose(question):
+            asks = f"For {whose}: {asks}"
         if cause.chosen:
             names = _listed([printable_name(one) for one in cause.chosen[:_MOST_CHOSEN]])
             asks = f"After reading text that others wrote, I chose {names}. {asks}"
         if cause.operator:
             asks = f"This is not your own request, but one of {_named(cause.operator)}. {asks}"
         answer = f"{ANSWER_LINE} yes or no{self._until(confirm.expires, to)}."
-        given = shown_parameters(self._parameters(confirm.action))
-        inline = ", ".join(given.lines)
-        if not inline:
-            return f"{asks} {answer}"
-        if len(inline) <= _LONGEST_INLINE and not given.cut:
-            return f"{asks} {inline}. {answer}"
-        count = len(given.lines)
-        below = "Its parameter is below" if count == 1 else f"Its {count} parameters are below"
-        if given.cut:
-            below += ", and not everything is shown"
-        return "\n".join((f"{asks} {below}. {answer}", "", *given.lines))
+        if words.cut:
+            answer += " Not everything is shown below."
+        elif words.hidden:
+            answer += " Say *show all* to see everything."
+        return "\n".join((f"{asks} {answer}", *(("", *words.lines) if words.lines else ())))
 
-    def _input(self, question: Input, to: JID) -> str:
-        """Return the question, how to answer it, and when it expires (EVT-006)."""
+    def _wording(self, confirm: Confirm, to: JID, *, hides: bool = True) -> Wording:
+        """Return the action of a confirmation in words for a person."""
+        action = confirm.action
+        values = parameters_of(action)
+        if action.type == SEVERAL_CALLS:
+            return self._several(values, to)
+        skill = self._known(action)
+        if skill is not None:
+            return wording_of(skill, values, partial(self._local, to), hides=hides)
+        given = shown_parameters(values)
+        return as_given(printable_name(action.type), given)
+
+    def _several(self, calls: Mapping[str, Any], to: JID) -> Wording:
+        """Return the calls of a confirmation for several, numbered as their names are."""
+        lines: list[str] = []
+        for label, values in calls.items():
+            number, _, named = label.partition(". ")
+            name, _, version = named.rpartition(" ")
+            skill = self._skill(name)
+            if skill is None or skill.version != version:
+                call = as_given(printable_name(name), shown_parameters(values))
+            else:
+                call = wording_of(skill, values, partial(self._local, to), hides=False)
+            lines += (f"{number}. {call.action}", *call.lines)
+        return Wording(f"May I do these {len(calls)} things?", tuple(lines))
+
+    def _local(self, to: JID, time: datetime) -> str:
+        return in_local_time(time, self._clock(), self._zone(to.bare) or UTC)
+
+    def _input(self, question: Input, to: JID, most: int = _LONGEST_QUESTION) -> str:
+        """Return the question, how to answer it, and when it expires (EVT-006); of a longer text
+        only the first `most` characters.
+        """
         said = visible(question.questions[0].text.strip(), keep="\n\t")
-        if len(said) > _LONGEST_QUESTION:
-            cut = f"(first {_LONGEST_QUESTION:,} of {len(said):,} characters shown)"
-            said = f"{cut}\n\n{said[:_LONGEST_QUESTION]}…"
+        if len(said) > most:
+            said = f"(first {most:,} of {len(said):,} characters shown)\n\n{said[:most]}…"
         choices = suggestions(question)
         listed = _choices_of(question)
         how = "here" if takes_words(question) else "with the form"
@@ -176,6 +223,7 @@ class Questions:
             how = f"with {' or '.join(printable(one, _LONGEST_VALUE) for one in choices)}"
         more = _listed(may_follow(question))
         also = f" You may add {more} after it." if more else ""
+        also += f" {how_to_decline(question)}"
         return f"{said}\n\n{listed}{ANSWER_LINE} {how}{self._until(question.expires, to)}.{also}"
 
     def _until(self, expires: datetime | None, to: JID) -> str:
@@ -186,16 +234,12 @@ class Questions:
             return f" within {duration(expires - now)}"
         return f" before {in_local_time(expires, now, zone)}"
 
-    def _action(self, question: Question, confirm: Confirm) -> str:
-        """Return the skill, and the principal if somebody else is also asked."""
-        name = printable_name(confirm.action.type)
-        skill = self._known(confirm.action)
-        title = name if skill is None else printable(skill.title, _LONGEST_VALUE)
-        line = name if title.casefold() == name.casefold() else f'"{title}" ({name})'
+    def _whose(self, question: Question) -> str:
+        """Return for whom an action would run, if somebody else is also asked."""
         if not self._names_principal(question):
-            return line
+            return ""
         principal = str(question.request.principal.bare)
-        return f"{line} for {printable_name(principal)}{look_alikes(principal)}"
+        return f"{printable_name(principal)}{look_alikes(principal)}"
 
     @staticmethod
     def _names_principal(question: Question) -> bool:
@@ -204,32 +248,16 @@ class Questions:
             return False
         return any(jid != question.request.principal.bare for jid in question.asked)
 
-    def _description(self, action: AskedAction) -> str:
-        skill = self._known(action)
-        text = "" if skill is None else visible(" ".join(skill.description.split()))
-        if not text:
-            return ""
-        if len(text) > _LONGEST_DESCRIPTION:
-            return f" {text[:_LONGEST_DESCRIPTION]}…"
-        return f" {text}" if text.endswith((".", "!", "?")) else f" {text}."
-
-    def _parameters(self, action: AskedAction) -> dict[str, object]:
-        values = parameters_of(action)
-        skill = self._known(action)
-        if skill is None:
-            return values
-        titles = {one.name: one.title or one.name for one in properties_of(skill.input_schema)}
-        labels = [titles.get(name, name) for name in values]
-        if len({label.casefold() for label in labels}) < len(labels):
-            return values
-        return dict(zip(labels, values.values(), strict=True))
-
     def _known(self, action: AskedAction) -> Skill | None:
         """Return the skill as it was when the question was asked; None if it has another version
         now.
         """
         skill = self._skill(action.type)
         return skill if skill is not None and skill.version == action.version else None
+
+
+def _in_one_line(text: str) -> str:
+    return visible(" ".join(text.split()))
 
 
 def _named(operator: str) -> str:

@@ -7,14 +7,70 @@ from typing import Any, Final, Literal
 import msgspec
 
 from component.skills.form_fields import Choice, Property, properties_of
-from component.tasks.questions import is_sayable, only_value, schema_of
+from component.tasks.questions import check, is_sayable, only_value, schema_of
+from xep.data_forms import Form
 from xep.fluux_agent import errors
 from xep.fluux_agent.task import AnswerParams, Input, InputAnswer
+from xep.stanza_error import StanzaError
 
 _NUMBER: Final = r"(?a)([1-9][0-9]{0,3})[.)]?"
 _BETWEEN: Final = r"[,;\n]|\band\b"
+_SHORT: Final = 3
+"""The maximum number of words of an attempt at a date or an address without a digit."""
 _MOST_WORDS: Final = 50
 """The maximum number of words that are divided among several values: more are one text."""
+
+
+def answer_in_chat(
+    question: Input, task: str, text: str, *, named: bool
+) -> InputAnswer | StanzaError | None:
+    """Return the answer in a message, why it is none, or None for a message to the agent itself.
+
+    What the schema accepts is a value: `no` answers a question for a boolean or any text, and
+    `cancel` one that has it among its choices. Only then does a refusal decline. A question for any
+    text is declined by a phrase such as `never mind` as well, and a question of the person is no
+    answer to it. `named` says that the message names the question, by a reply for example: then it
+    is an answer in any case. Otherwise only an attempt at an answer gets an error.
+    """
+    declared = only_value(question)
+    kind = None if declared is None else declared.kind
+    refusal = refusal_in(text)
+    if refusal is not None and kind == "text" and refusal.phrase and refusal.reason is None:
+        return declining(question, task)
+    error: StanzaError | None = None
+    try:
+        answer = answer_in_words(question, task, text)
+        if answer is not None and answer.params is not None:
+            check(schema_of(question), msgspec.json.decode(answer.params.json))
+    except StanzaError as found:
+        error = found
+    else:
+        if answer is not None:
+            return None if kind == "text" and not named and _asks(text) else answer
+    if refusal is not None:
+        is_false = kind == "boolean" and not refusal.phrase
+        return answer_yes_or_no(question, task, False) if is_false else declining(question, task)
+    return error if named or (declared is not None and _is_attempt(declared, text)) else None
+
+
+def declining(question: Input, task: str) -> InputAnswer:
+    """Return the answer that declines a question (INP-007)."""
+    return InputAnswer(
+        task=task, input=question.id, revision=question.revision, form=Form(type="cancel")
+    )
+
+
+def is_declined(answer: InputAnswer) -> bool:
+    """Return whether an answer declines its question."""
+    return answer.form is not None and answer.form.type == "cancel"
+
+
+def how_to_decline(question: Input) -> str:
+    """Return a sentence that says how a question is declined."""
+    answer = answer_in_chat(question, "", _CANCEL, named=True)
+    if isinstance(answer, InputAnswer) and is_declined(answer):
+        return f"To decline, say {_CANCEL}."
+    return "To decline, write /deny."
 
 
 def answer_in_words(question: Input, task: str, text: str) -> InputAnswer | None:
@@ -167,6 +223,32 @@ def _choice_text(declared: Property, text: str) -> str:
     return text
 
 
+def _is_attempt(declared: Property, text: str) -> bool:
+    """Return whether a text that is no valid answer was probably meant as one, and not as a message
+    to the agent: it is one word, names a choice, has a number where one is expected, or begins with
+    a yes or no for a boolean.
+    """
+    if _asks(text):
+        return False
+    words = text.casefold().split()
+    if len(words) == 1:
+        return words[0].strip("!.") not in _GREETINGS
+    match declared.kind:
+        case "choice" | "choices":
+            names = [re.escape(choice_name(declared, one).casefold()) for one in declared.choices]
+            return re.search(rf"\b(?:{'|'.join(names)})", " ".join(words)) is not None
+        case "integer" | "number":
+            return any(character.isdecimal() for character in text)
+        case "boolean":
+            return said_in(text) is not None
+    # Any other text may be one that is too long, but hardly a date.
+    return declared.datatype is None or len(words) <= _SHORT or bool(re.search(r"\d", text))
+
+
+def _asks(text: str) -> bool:
+    return text.rstrip().endswith(("?", "\uff1f", "\u061f"))
+
+
 def _several(declared: Property, text: str) -> Any:
     whole = _choice_text(declared, text)
     if any(one.text == whole for one in declared.choices):
@@ -193,6 +275,18 @@ YES: Final = frozenset(("yes", "y", "yep", "yeah", "yup", "ok", "okay", "sure"))
 NO: Final = frozenset(("no", "n", "nope", "nah"))
 COURTESY: Final = frozenset(("please", "thanks", "thank you")) | _PHRASES
 """Phrases after a yes that do not change its meaning."""
+_REFUSING: Final = frozenset(
+    (
+        *("cancel", "cancel it", "cancel that", "cancel this", "decline", "i decline"),
+        *("never mind", "nevermind", "forget it", "forget about it", "leave it", "drop it"),
+        *("skip", "skip it", "skip this", "not now", "not today", "no way", "don't", "do not"),
+        *("rather not", "i'd rather not", "i would rather not", "i don't want to"),
+        *("don't do it", "don't do that", "do not do it", "do not do that"),
+    )
+)
+"""Phrases that refuse, and do not answer a question with yes or no."""
+_CANCEL: Final = "cancel"
+_GREETINGS: Final = frozenset(("hello", "hi", "hey", "thanks", "help"))
 _SAID_OF_NOTHING_ELSE: Final = frozenset(("yes", "y"))
 """Words for yes that people rarely use to begin another sentence."""
 
@@ -213,6 +307,15 @@ space after it is removed before.
 """
 _LONGEST_END: Final = 40
 """The maximum number of characters; also limits the running time of the expression."""
+
+
+_CLAUSE: Final = r"[,.;:!\n\u2013\u2014]+|\s-\s"
+_PREFACE: Final = r"^[^\w>]*(?:please|sorry|thanks)\W+(?=\w)"
+_REFUSAL: Final = (
+    rf"[^\w>]*(?:{_any_of(_REFUSING | NO)})"
+    r"(?:\s+(?:please|thanks|thank\s+you|sorry))?\W*"
+)
+_POLITE: Final = rf"{_REFUSAL}|\W*(?:please|thanks|thank\s+you|sorry)\W*"
 
 
 class SpokenYesNo(msgspec.Struct, frozen=True):
@@ -253,6 +356,35 @@ def said_in(body: str) -> SpokenYesNo | None:
         goes_on = any(character.isalnum() for character in rest)
         return None if goes_on and word not in _SAID_OF_NOTHING_ELSE else SpokenYesNo("unclear")
     return None
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """A refusal in words: a no, or a `phrase` that does not answer a question with yes or no."""
+
+    phrase: bool
+    reason: str | None = None
+
+
+def refusal_in(text: str) -> Refusal | None:
+    """Return the refusal in a text; None if there is none.
+
+    It is a no or a phrase such as `never mind`, alone or with courtesy, or a reason after a
+    punctuation mark. A question refuses nothing.
+    """
+    if _asks(text):
+        return None
+    text = re.sub(_PREFACE, "", text.replace("\u2019", "'").strip(), flags=re.IGNORECASE)
+    first, *rest = re.split(_CLAUSE, text, maxsplit=1)
+    if re.fullmatch(_REFUSAL, first, re.IGNORECASE) is None:
+        return None
+    more = "".join(rest).strip()
+    polite = not any(map(str.isalnum, more)) or re.fullmatch(_POLITE, more, re.IGNORECASE)
+    said = f"{first} {more}" if polite else first
+    return Refusal(_plain_word(said) not in NO, None if polite else more)
+
+
+def _plain_word(text: str) -> str:
+    return re.sub(r"\W+", " ", text).strip().casefold()
 
 
 def yes_or_no(text: str) -> bool | None:

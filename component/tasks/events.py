@@ -353,7 +353,7 @@ class TaskRecords:
     def decided(self, who: JID, decision: Decision, judged: Judgement) -> None:
         """Record a decision, unless it repeats an earlier one, or why it does not count."""
         made, error = judged.change, judged.error
-        if error is not None or judged.uncertain:
+        if error is not None or judged.doubt is not None:
             why = "may be meant for another question"
             if error is not None:
                 why = error.application[0].xml.local if error.application else error.condition

@@ -20,7 +20,7 @@ import msgspec
 
 from component.audit.protocol import AuditEvent, NoRecord, Recorder
 from component.policy import ConfirmationRule
-from component.policy.flows import Decision, Flows
+from component.policy.flows import TRUSTED, Decision, Flows
 from component.policy.persons import Persons
 from component.skills import Skill, View, prepare
 from component.skills.inputs import Arguments
@@ -195,13 +195,15 @@ class Approvers:
     def needed(self, request: Request, skill: Skill) -> bool:
         """Return whether a confirmation may be needed before this skill runs. Never waits.
 
-        What the principal has approved needs only the confirmation of other approvers.
+        What the principal has approved needs only the confirmation of other approvers. A call that
+        can be undone needs one unless it is the principal's own (`_is_own`).
         """
         asker = request.caller_context.asker
         if asker == "approved":
             return bool(self._asking(skill.name).approvers)
         always = self._always
-        return skill.annotations.destructive or asker == "misled model" or always(skill.name)
+        changes = skill.annotations.destructive or bool(skill.undo)
+        return changes or asker == "misled model" or always(skill.name)
 
     def at_once(self, request: Request, skill: Skill) -> Confirmation | Unknown | None:
         """Return the result of `find` if it is known without waiting, else UNKNOWN. Raises as
@@ -229,16 +231,32 @@ class Approvers:
     ) -> Confirmation | Unknown | None:
         """Return who has to confirm; `person` says if the principal is one, None if unknown."""
         rule = self._asking(skill.name)
-        never = rule.when == "never" and request.caller_context.asker == "caller"
+        waived = rule.when == "never" and request.caller_context.asker == "caller"
         asked = rule.approvers
-        if person is None and (never or not asked):
+        if skill.undo and rule.when != "always" and not asked:
+            waived = waived or _is_own(request, skill)
+        if person is None and (waived or not asked):
             return UNKNOWN
-        if never and person:
+        if waived and person:
             return None
         if not asked and not person:
             raise errors.confirmation_unavailable()
         asked = asked or (request.principal.bare,)
         return Confirmation(asked=asked, risk=risk_of(skill), expires_s=self._expires_s)
+
+
+def _is_own(request: Request, skill: Skill) -> bool:
+    """Return whether the principal wants a call herself, for herself alone: by a request of her
+    own, or from a model that has read nothing of strangers in the turn that she has started.
+
+    Not if a schedule, an event, an operator or another task has started it. Raises InvalidParam.
+    """
+    context = request.caller_context
+    if context.asker == "misled model" or context.unrequested or context.operator:
+        return False
+    if not TRUSTED.issuperset(context.taints) or request.origin in ("child", "trigger"):
+        return False
+    return skill.own is None or skill.own(request.principal, arguments_of(request, skill))
 
 
 def risk_of(skill: Skill) -> Literal["low", "medium", "high"]:

@@ -199,8 +199,18 @@ class Naming(msgspec.Struct, frozen=True):
     beginning: str = ""
 
 
+Doubt: TypeAlias = Literal["just asked", "not shown", "other questions"]
+"""Why an answer in words does not count: it may have been written before its question was asked,
+the person may not have got the question, or the answer may be meant for another question.
+"""
+
+
 class UncertainError(Exception):
-    """An answer in words may be meant for another question than the one that is open (CNF-044)."""
+    """An answer in words may be meant for something else than the open question (CNF-044)."""
+
+    def __init__(self, doubt: Doubt) -> None:
+        super().__init__(doubt)
+        self.doubt: Doubt = doubt
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ import msgspec
 from component.agent_addresses import both_addresses, canonical_address
 from component.store.database import Database, Value
 from component.store.schema import Table
-from component.tasks.protocol import Naming, Question
+from component.tasks.protocol import Doubt, Naming, Question
 from component.tasks.rows import (
     NOT_ENDED,
     Row,
@@ -376,9 +376,10 @@ def close(database: Database, task: str, state: str) -> None:
 class Answerer(msgspec.Struct, frozen=True):
     """The JID `who` that answers, and the component's address `at` that it answers to.
 
-    `lang` is the language of a reason. `naming` says how an answer in words names its question:
-    it must certainly be meant for this question (CNF-044, CNF-045). `sent` are the questions whose
-    messages were just written to the person: their rows may not say so yet.
+    `lang` is the language of a reason, `reason` says why an input is declined. `naming` says how an
+    answer in words names its question: it must certainly be meant for this question (CNF-044,
+    CNF-045). `sent` are the questions whose messages were just written to the person: their rows
+    may not say so yet.
     """
 
     who: JID
@@ -386,10 +387,11 @@ class Answerer(msgspec.Struct, frozen=True):
     lang: str | None = None
     naming: Naming | None = None
     sent: frozenset[str] = frozenset()
+    reason: str = ""
 
 
-def is_certain(database: Database, by: Answerer, id_: str, *, stands: bool = True) -> bool:
-    """Return whether an answer is certainly meant for the question `id_`.
+def doubt_about(database: Database, by: Answerer, id_: str, *, stands: bool = True) -> Doubt | None:
+    """Return why an answer may not be meant for the question `id_`; None if it certainly is.
 
     Words that name nothing are meant for the only question that is open or was closed a moment ago,
     or for the newest if all of them are open and come from the person's own requests. `stands` says
@@ -398,7 +400,7 @@ def is_certain(database: Database, by: Answerer, id_: str, *, stands: bool = Tru
     """
     naming, who = by.naming, str(by.who.bare)
     if naming is None:
-        return True
+        return None
     values: list[Value] = [
         *(database.steady, who, *_both(by.at)),
         *(database.steady - CLOSED_MS, id_),
@@ -419,20 +421,20 @@ def is_certain(database: Database, by: Answerer, id_: str, *, stands: bool = Tru
     times = {question: asked_at for question, asked_at, _, _ in found}
     shown = {question: shown for question, _, _, shown in found}
     if id_ not in times:
-        return False
+        return "other questions"
     is_shown = shown[id_] == "shown" or (shown[id_] == "waiting" and id_ in by.sent)
     if not (is_shown or naming.beginning):
-        return False
+        return "not shown"
     asked_at = times.pop(id_)
     if times:
         is_newest = not also and all(asked_at > other for other in times.values())
         if not (is_newest and all(unclosed for _, _, unclosed, _ in found)):
-            return False
+            return "other questions"
         if not all(_is_from(database, who, question) for question in (id_, *times)):
-            return False
+            return "other questions"
     if also or not stands:
-        return True
-    return bool(database.steady - asked_at >= STANDS_MS)
+        return None
+    return None if database.steady - asked_at >= STANDS_MS else "just asked"
 
 
 def _is_from(database: Database, who: str, question: str) -> bool:

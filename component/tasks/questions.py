@@ -21,8 +21,9 @@ from component.skills.validation import SchemaValidator
 from component.tasks import question_rows, rows
 from component.tasks.changes import KEEP, Change, Transaction, change
 from component.tasks.journal import Recorded, end_step, nothing_ran
+from component.tasks.protocol import Doubt
 from component.tasks.queries import whole_task
-from component.tasks.question_rows import Answerer, InputRow, is_certain
+from component.tasks.question_rows import Answerer, InputRow, doubt_about
 from component.tasks.request import Request
 from component.tasks.rows import TERMINAL, Row
 from xep.binding.conversion import format_datetime
@@ -52,9 +53,11 @@ _LARGEST_EXACT: Final = 2**53 - 1
 """Up to here every JSON reader sees the same integer (RFC 7493 §2.2)."""
 
 
-def encoded_reply(values: dict[str, Any] | None) -> str:
-    """Return the JSON to store of an answer, equal for equal content; None: it was declined."""
-    kept = {"declined": ""} if values is None else {"value": values}
+def encoded_reply(values: dict[str, Any] | None, reason: str = "") -> str:
+    """Return the JSON to store of an answer, equal for equal content; None: it was declined, for
+    this reason.
+    """
+    kept = {"declined": reason} if values is None else {"value": values}
     return msgspec.json.encode(kept, order="deterministic").decode()
 
 
@@ -216,13 +219,13 @@ class Judgement(msgspec.Struct, frozen=True):
 
     `error` is the reason for a refusal; `change` must be published even then, such as the expiry of
     the question, and executed if it is to running with an owner. `task` is the task after an answer
-    that is not refused. `uncertain` says that the answer may be meant for another question.
+    that is not refused. `doubt` says why the answer may not be meant for the question.
     """
 
     error: StanzaError | None = None
     change: Change | None = None
     task: Task | None = None
-    uncertain: bool = False
+    doubt: Doubt | None = None
 
 
 def decide(tx: Transaction, by: Answerer, decision: Decision) -> Judgement:
@@ -248,8 +251,8 @@ def decide(tx: Transaction, by: Answerer, decision: Decision) -> Judgement:
     refused = _closed(tx, row, put)
     if refused is not None:
         return refused
-    if decision.value == "approve" and not is_certain(tx, by, put.id):
-        return Judgement(uncertain=True)
+    if decision.value == "approve" and (doubt := doubt_about(tx, by, put.id)):
+        return Judgement(doubt=doubt)
     question_rows.store_answer(tx, put, decision.value, by.who)
     if decision.value == "approve":
         return Judgement(change=_go_on(tx, row, None))
@@ -265,7 +268,8 @@ def answer(tx: Transaction, by: Answerer, given: InputAnswer, owner: str | None)
     """Judge an answer, in the order of the specification (INP-010).
 
     An answer that counts becomes the result of the step that asked (`encoded_reply`). `owner` is
-    the instance that has a slot to run the task at once; with None the task is queued.
+    the instance that has a slot to run the task at once; with None the task is queued. A refusal
+    counts like a denial of a confirmation: it needs no certainty, because it does no harm.
     """
     row = rows.find(tx, by.who, by.at, given.task, lock=True)
     if row is None:
@@ -291,11 +295,13 @@ def answer(tx: Transaction, by: Answerer, given: InputAnswer, owner: str | None)
             check(schema, values)
     except StanzaError as error:
         return Judgement(error)
-    if not is_certain(tx, by, put.id, stands=is_yes_or_no(question)):
-        return Judgement(uncertain=True)
+    if values is not None:
+        doubt = doubt_about(tx, by, put.id, stands=is_yes_or_no(question))
+        if doubt is not None:
+            return Judgement(doubt=doubt)
     made = _go_on(tx, row, owner)
     if made.row.state not in TERMINAL:
-        reply = encoded_reply(values)
+        reply = encoded_reply(values, without_forbidden(by.reason.strip()))
         question_rows.store_answer(tx, put, reply, by.who)
         end_step(tx, row, put.step, Recorded(reply))
     return Judgement(change=made, task=whole_task(tx, made.row))
@@ -305,7 +311,10 @@ def _is_same(put: InputRow, question: Input, given: InputAnswer) -> bool:
     if given.revision != put.revision:
         return False
     try:
-        return encoded_reply(read_answer(schema_of(question), given)) == put.answer
+        values = read_answer(schema_of(question), given)
+        if values is None:  # whatever the reason
+            return "declined" in msgspec.json.decode(put.answer or "{}")
+        return encoded_reply(values) == put.answer
     except StanzaError:
         return False
 
@@ -332,6 +341,8 @@ def _go_on(tx: Transaction, row: Row, owner: str | None) -> Change:
 
 # Confirmations.
 
+SEVERAL_CALLS: Final = "several-calls"
+"""The name of the skill whose parameters are calls of other skills (`joint_confirmation`)."""
 ALGORITHM: Final = "sha-256"
 MOST_BYTES: Final = 16_384
 """The maximum size of the parameters as JSON: a person cannot review more."""

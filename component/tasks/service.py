@@ -298,16 +298,16 @@ class TaskService:
     # Questions.
 
     async def answer(
-        self, who: JID, at: JID, answer: InputAnswer, naming: Naming | None = None
+        self, who: JID, at: JID, answer: InputAnswer, naming: Naming | None = None, reason: str = ""
     ) -> Task:
         """Answer a question of a task (INP-010), and return the task after that.
 
-        `naming` is given for words that do not contain the question's identifier. Raises
-        StanzaError; or UncertainError, and changes nothing, if they may be meant for another
-        question.
+        `reason` says why it is declined. `naming` is given for words that do not contain the
+        question's identifier. Raises StanzaError; or UncertainError, and changes nothing, if they
+        may be meant for another question.
         """
         slot = self._worker.try_slot(str(who.bare))
-        by = self._answerer(who, at, None, naming)
+        by = replace(self._answerer(who, at, None, naming), reason=reason)
         owner = None if slot is None else self.instance
         try:
             judged = await self._judge(
@@ -369,8 +369,8 @@ class TaskService:
 
 
 def _raise_refusal(judged: Judgement) -> None:
-    if judged.uncertain:
-        raise UncertainError
+    if judged.doubt is not None:
+        raise UncertainError(judged.doubt)
     if judged.error is not None:
         raise judged.error
 

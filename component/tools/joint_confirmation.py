@@ -20,6 +20,7 @@ from component.skills.inputs import Arguments, SchemaInputs
 from component.skills.spec import Annotations
 from component.tasks.admission import ANSWERS
 from component.tasks.gate import Approvers, arguments_of, completed
+from component.tasks.questions import SEVERAL_CALLS as SEVERAL_CALLS_NAME
 from component.tasks.questions import action_of, parameters_of
 from component.tasks.request import Confirmation, Request
 from component.tasks.service import TaskService
@@ -41,7 +42,7 @@ def _approved(arguments: Arguments) -> str:
 
 
 SEVERAL_CALLS: Final = Skill(
-    name="several-calls",
+    name=SEVERAL_CALLS_NAME,
     title="Several calls",
     description="A yes allows each of these calls once, exactly as it is shown",
     annotations=Annotations(read_only=True, destructive=False, open_world=False),

@@ -76,6 +76,12 @@ class OpenApi(Section):
     """Effects of the operations whose ids match, in place of those of their methods. The first
     pattern that matches applies.
     """
+    questions: dict[str, str] = Field(
+        default={}, examples=[{"createPet": "May I add the pet {name}?"}]
+    )
+    """Questions that ask people to confirm the operations whose ids match, as `question` of
+    `[rest.NAME]`. The first pattern that matches applies.
+    """
     taint: SourceTaint = "web"
     refresh_s: Seconds = 300
     """Seconds after which the description is read again. If it cannot be read, the skills stay as

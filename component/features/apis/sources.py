@@ -31,7 +31,7 @@ from component.features.apis.openapi_operations import (
 from component.features.apis.settings import OpenApi
 from component.http.gate import HttpError, HttpGate, HttpLimits, HttpRequest, access_to
 from component.http.targets import network_capability, target_of
-from component.policy.globs import pattern
+from component.policy.globs import first_match, pattern
 from component.rest.answers import ResponseConverter
 from component.rest.requests import request
 from component.rest.template import RequestTemplate, effects_of
@@ -114,6 +114,7 @@ def rest_skill(name: str, entry: RestSkill) -> Skill:
         ResponseConverter(entry.select, entry.output),
         name=name,
         title=entry.title,
+        question=entry.question,
         description=entry.description,
         tags=entry.tags,
         annotations=effects_of(entry.method, entry.annotations),
@@ -240,8 +241,7 @@ class OpenApiSource(FromSettings):
         builder = RequestBuilder(
             base, operation, granted(document, operation.security, secrets), headers
         )
-        effects = settings.annotations.items()
-        said = next((one for glob, one in effects if pattern([glob]).fullmatch(entry.id)), None)
+        said = first_match(settings.annotations, entry.id)
         prefix = self._section if settings.prefix is None else settings.prefix
         schema = operation.schema
         return api_skill(
@@ -251,6 +251,7 @@ class OpenApiSource(FromSettings):
             ResponseConverter(),
             name=f"{prefix}.{operation.id}" if prefix else operation.id,
             title=operation.title,
+            question=first_match(settings.questions, entry.id) or "",
             description=operation.description,
             tags=operation.tags,
             annotations=effects_of(operation.method, said),

@@ -36,6 +36,7 @@ def email_send_skill(settings: EmailSend, *, tls: ssl.SSLContext | None = None) 
 
     @own_skill(
         title="Send an email",
+        question="May I send an email to {to} with the subject {subject}: {text}?",
         destructive=True,
         open_world=True,
         capabilities=(f"network:{host}:{port}:smtp", "email:send"),

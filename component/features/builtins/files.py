@@ -42,14 +42,20 @@ def file_skills(settings: Files, root: Path) -> tuple[Skill, ...]:
     def folder(context: Context) -> Folder:
         return Folder(root / _directory(context, shared=settings.shared), limits, lock)
 
-    @own_skill(title="List files", output_media_types=(TEXT, JSON), **reads, **common)
+    @own_skill(
+        title="List files",
+        question="May I list your files?",
+        output_media_types=(TEXT, JSON),
+        **reads,
+        **common,
+    )
     def file_list(context: Context) -> SkillResult:
         """List the files that you keep for the person, with their sizes."""
         found = folder(context).entries()
         lines = [f"{each.path} ({each.size:,} bytes, {each.changed} UTC)" for each in found]
         return text_and_data("\n".join(lines) or "There are no files.", found, "files")
 
-    @own_skill(title="Read a file", **reads, **common)
+    @own_skill(title="Read a file", question="May I read the file {path}?", **reads, **common)
     def file_read(context: Context, path: Name) -> SkillResult:
         """Read a file that you keep for the person.
 
@@ -61,7 +67,13 @@ def file_skills(settings: Files, root: Path) -> tuple[Skill, ...]:
         except UnicodeDecodeError:
             return SkillResult((File(data, "application/octet-stream", path.rpartition("/")[2]),))
 
-    @own_skill(title="Write a file", destructive=False, capabilities=("files:write",), **common)
+    @own_skill(
+        title="Write a file",
+        question="May I write into the file {path}[ (at its end: {append})]: {text}?",
+        destructive=False,
+        capabilities=("files:write",),
+        **common,
+    )
     def file_write(
         context: Context,
         path: Name,
@@ -75,7 +87,13 @@ def file_skills(settings: Files, root: Path) -> tuple[Skill, ...]:
         size = folder(context).write(path, text.encode(), append=append)
         return f"{path} has {size:,} bytes."
 
-    @own_skill(title="Delete a file", destructive=True, capabilities=("files:write",), **common)
+    @own_skill(
+        title="Delete a file",
+        question="May I delete the file {path}?",
+        destructive=True,
+        capabilities=("files:write",),
+        **common,
+    )
     def file_delete(context: Context, path: Name) -> str:
         """Delete a file that you keep for the person. The person is asked to confirm it."""
         folder(context).delete(path)

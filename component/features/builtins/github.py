@@ -94,7 +94,13 @@ def github_skills(settings: GitHub) -> tuple[Skill, ...]:
         "cost_usd": 0.0,
     }
 
-    @own_skill(title="List issues", read_only=True, output_media_types=(TEXT, JSON), **common)
+    @own_skill(
+        title="List issues",
+        question="May I list the issues of {repository}[, state: {state}]?",
+        read_only=True,
+        output_media_types=(TEXT, JSON),
+        **common,
+    )
     async def github_issues(
         repository: Repository, state: State = "open", limit: Limit = 20
     ) -> SkillResult:
@@ -107,7 +113,11 @@ def github_skills(settings: GitHub) -> tuple[Skill, ...]:
         return _listed([row for row in _objects(rows) if "pull_request" not in row][:limit])
 
     @own_skill(
-        title="List pull requests", read_only=True, output_media_types=(TEXT, JSON), **common
+        title="List pull requests",
+        question="May I list the pull requests of {repository}[, state: {state}]?",
+        read_only=True,
+        output_media_types=(TEXT, JSON),
+        **common,
     )
     async def github_pull_requests(
         repository: Repository, state: State = "open", limit: Limit = 20
@@ -119,7 +129,13 @@ def github_skills(settings: GitHub) -> tuple[Skill, ...]:
         rows = await client.get(repository, "pulls", state=state, per_page=limit)
         return _listed(_objects(rows)[:limit])
 
-    @own_skill(title="Create an issue", destructive=True, **common)
+    @own_skill(
+        title="Create an issue",
+        question="May I create the issue {title} in {repository}[, with the text {text}]"
+        "[, labelled {labels}]?",
+        destructive=True,
+        **common,
+    )
     async def github_issue_create(
         repository: Repository,
         title: Annotated[str, Meta(description="Title.", min_length=1, max_length=256)],
@@ -132,7 +148,12 @@ def github_skills(settings: GitHub) -> tuple[Skill, ...]:
         row = _row(made if isinstance(made, dict) else {})
         return f"Created issue {row.number}: {row.url}"
 
-    @own_skill(title="Comment on an issue", destructive=True, **common)
+    @own_skill(
+        title="Comment on an issue",
+        question="May I comment on {repository} {number}: {text}?",
+        destructive=True,
+        **common,
+    )
     async def github_comment(
         repository: Repository,
         number: Annotated[int, Meta(description="Number of the issue or pull request.", ge=1)],

@@ -66,6 +66,7 @@ def http_webhook_skill(targets: Mapping[str, HttpWebhook]) -> Skill:
     return Skill(
         name="http_webhook",
         title="Send an event to a webhook",
+        question="May I send the event {event} to {target}[, with {data}]?",
         description="Send an event to another service, which may start something there. The person"
         " is asked to confirm it.",
         tags=("webhook",),

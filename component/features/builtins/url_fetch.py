@@ -80,6 +80,7 @@ def url_fetch_skill(settings: UrlFetch, *, resolve: Resolve | None = None) -> Sk
 
     @own_skill(
         title="Read a web page",
+        question="May I read the web page {url}[ from character {start} on]?",
         read_only=True,
         open_world=True,
         capabilities=("network",),

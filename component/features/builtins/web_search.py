@@ -44,6 +44,7 @@ def web_search_skill(settings: WebSearch) -> Skill:
 
     @own_skill(
         title="Search the web",
+        question="May I search the web for {query}[, of the last {period}][, at {sites}]?",
         read_only=True,
         open_world=True,
         capabilities=(network_capability(settings.url),),

@@ -28,6 +28,7 @@ def xmpp_send_skill(settings: XmppSend, messages: Callable[[], GuardedMessages])
 
     @own_skill(
         title="Send a message",
+        question="May I send this message to {to}: {text}?",
         destructive=True,
         open_world=True,
         capabilities=("xmpp:send",),

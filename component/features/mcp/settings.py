@@ -131,6 +131,13 @@ class McpServer(Section):
     """Effects of the tools whose names match, in place of read_only and of all that the server
     claims. The first pattern that matches applies.
     """
+    questions: dict[str, str] = Field(
+        default_factory=dict, examples=[{"delete_file": "May I delete {path}?"}]
+    )
+    """Questions that ask people to confirm the tools whose names match: {name} stands for the value
+    of a parameter. A part in brackets is left out unless its parameters differ from their defaults.
+    The first pattern that matches applies. Default: the title and the parameters.
+    """
     trusted_annotations: bool = False
     """Believe what the server says about the effects of its tools. Otherwise its claims never make
     a rule less strict.

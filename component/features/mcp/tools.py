@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from component.features.mcp.errors import clean, clean_schema, line, reason_of
-from component.policy.globs import pattern
+from component.policy.globs import first_match, pattern
 from component.skills.errors import DeclarationError
 from component.skills.inputs import schema_inputs
 from component.skills.operations import CAPABILITY as LLM
@@ -104,6 +104,7 @@ def skill_of(
     return Skill(
         name=skill,
         title=line(tool.title, _LONGEST_TITLE),
+        question=first_match(entry.questions, tool.name) or "",
         description=clean(tool.description, _LONGEST_DESCRIPTION),
         tags=("mcp",),
         annotations=annotations,
@@ -133,15 +134,15 @@ def skill_name(prefix: str, tool: str) -> str:
 
 def annotations_of(name: str, entry: McpServer, tool: ToolDescription) -> Annotations:
     """Return the effects of a tool, by the settings."""
-    for glob, given in entry.annotations.items():
-        if pattern([glob]).fullmatch(tool.name):
-            read_only = bool(given.read_only)
-            return Annotations(
-                read_only=read_only,
-                destructive=not read_only if given.destructive is None else given.destructive,
-                idempotent=bool(given.idempotent),
-                open_world=given.open_world is not False,
-            )
+    given = first_match(entry.annotations, tool.name)
+    if given is not None:
+        read_only = bool(given.read_only)
+        return Annotations(
+            read_only=read_only,
+            destructive=not read_only if given.destructive is None else given.destructive,
+            idempotent=bool(given.idempotent),
+            open_world=given.open_world is not False,
+        )
     claimed = tool.annotations
     if entry.trusted_annotations:
         read_only = claimed.get("readOnlyHint") is True

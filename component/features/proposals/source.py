@@ -285,6 +285,7 @@ def create_skill_skill(source: ProposalSource) -> Skill:
     @own_skill(
         name="create_skill",
         title="Propose a skill",
+        question="May I propose a skill: {description}[ ({manifest})][ ({code})][ ({tests})]?",
         destructive=False,
         idempotent=True,
         open_world=False,

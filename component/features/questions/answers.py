@@ -2,14 +2,17 @@
 
 The rules are in "By a Selected Action", "In Words" and CNF-029 to CNF-031. Words identify a
 question by a reply to its message or by its thread. If several questions are open, or were a moment
-ago, a command identifies one: `/approve`, `/deny`, `/answer` and the first characters of its
-identifier. `/answer` and the words alone answer the only question. Only a plain message counts as
-an answer (`InboundMessage.unclear`).
+ago, a command identifies one: `/approve`, `/deny`, `/answer`, `/show` and the first characters of
+its identifier. Without an identifier, `/deny`, `/show` and `/answer` are about the only question.
+Only a plain message counts as an answer (`InboundMessage.unclear`).
+
+A question never keeps a person from talking to the agent: what is no answer is a message to the
+agent, and the question stays open.
 """
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 import structlog
@@ -30,14 +33,19 @@ from component.store import StorageError
 from component.task_messages.questions import Questions, is_quoted, split_quotation
 from component.task_messages.spoken_answers import (
     SpokenYesNo,
+    answer_in_chat,
     answer_in_order,
-    answer_in_words,
     answer_yes_or_no,
+    declining,
+    how_to_decline,
+    is_declined,
     names_in_order,
+    refusal_in,
     said_in,
     takes_words,
+    yes_or_no,
 )
-from component.tasks.protocol import Naming, Question, UncertainError
+from component.tasks.protocol import Doubt, Naming, Question, UncertainError
 from component.tasks.service import TaskService
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm, Decision
@@ -68,20 +76,25 @@ def which(words: Questions, questions: Sequence[Question]) -> str:
     return "\n".join((first, *_lines(words, questions)))
 
 
-def uncertain(words: Questions, questions: Sequence[Question]) -> str:
-    """Return the text that says that an answer may be meant for another question than the
-    open one.
+def uncertain(words: Questions, questions: Sequence[Question], doubt: Doubt, said: str) -> str:
+    """Return the text that says why an answer does not count, and how to give it.
+
+    `said` is the word to say again: yes or no.
     """
     if not questions:
         return "I haven't done it, because the question was closed while you were answering."
-    first = (
-        "I haven't done it, because I am not sure which question you mean: this one has only just"
-        " been asked, or another one was closed a moment ago."
-    )
-    if len(questions) > 1:
-        first = "I haven't done it, because I am not sure which question you mean."
     last = "You can also reply to the question's message, or answer again in a minute."
-    return "\n".join((first, *_lines(words, questions), last))
+    if doubt == "just asked" and len(questions) == 1:
+        first, last = f"I asked only a moment ago: please say *{said}* again.", ""
+    elif doubt == "just asked":
+        first = "I haven't done it, because I asked only a moment ago. Which question do you mean?"
+        last = f"You can also reply to the question's message, or say *{said}* again."
+    elif doubt == "not shown" and len(questions) == 1:
+        first, last = "I haven't done it, because my question may not have reached you:", ""
+    else:
+        first = "I haven't done it, because I am not sure which question you mean"
+        first += ": another one was closed a moment ago." if len(questions) == 1 else "."
+    return "\n".join((first, *_lines(words, questions), *([last] if last else ())))
 
 
 def _lines(words: Questions, questions: Sequence[Question]) -> list[str]:
@@ -89,14 +102,14 @@ def _lines(words: Questions, questions: Sequence[Question]) -> list[str]:
     for each in questions[:_LISTED]:
         short = _short(each, questions)
         if isinstance(each.content, Confirm):
-            how = f"/approve {short} or /deny {short}"
+            how = f"/approve {short}"
         elif takes_words(each.content):
             how = f"/answer {short} …"
         elif names := names_in_order(each.content):
             how = f"/answer {short} {printable(', '.join(names), _LONGEST_NAMES)}"
         else:
-            how = "with its form"
-        lines.append(f"- {words.listed(each)} ({how})")
+            how = "its form"
+        lines.append(f"- {words.listed(each)} ({how} or /deny {short})")
     if len(questions) > _LISTED:
         lines.append(f"… and {len(questions) - _LISTED} more.")
     return lines
@@ -112,13 +125,16 @@ def _short(question: Question, questions: Sequence[Question]) -> str:
 
 _MODIFIERS: Final = dict.fromkeys((0xFE0E, 0xFE0F, *range(0x1F3FB, 0x1F400)))
 """Characters that select a presentation or a skin colour."""
-_COMMANDS: Final = ("/approve", "/deny", "/answer")
+_COMMANDS: Final = ("/approve", "/deny", "/answer", "/show")
+_SHOW_ALL: Final = r"show (?:me )?(?:all|everything)[.!]?"
 _IDENTIFIER: Final = rf"(?i)(?=.*\d)[0-9a-f]{{{SHORTEST},}}"
 """Matches the possible beginning of an identifier, perhaps of a closed question."""
 _TOO_LATE: Final = "That question is closed: it was answered or withdrawn, or it has expired."
 _ALONE: Final = "I haven't done it. Reply just *yes*, or *no* and why."
 
 Value = Literal["approve", "deny"]
+Reading: TypeAlias = SpokenYesNo | InputAnswer | StanzaError
+"""What a text says to a question: a decision, an answer, or why an answer is not valid."""
 
 
 class ChatAnswers:
@@ -148,8 +164,8 @@ class ChatAnswers:
             return await self._answered(message)
         except StanzaError as error:
             return _refusal_text(error)
-        except UncertainError:
-            return await self._uncertain(message)
+        except UncertainError as error:
+            return await self._uncertain(message, error.doubt)
         except StorageError as error:
             return _failed(error)
 
@@ -174,7 +190,7 @@ class ChatAnswers:
         agent, thread = message.conversation.agent, message.conversation.thread
         questions = await self._tasks.open_questions(message.principal, agent)
         if command is not None:
-            if message.unclear is not None and command[0] != "/deny":
+            if message.unclear is not None and command[0] in ("/approve", "/answer"):
                 return _not_plain(message.unclear)
             return await self._by_name(message, *command, questions)
         questions = [each for each in questions if _is_present(each)]
@@ -185,10 +201,14 @@ class ChatAnswers:
                 each for each in questions if is_quoted(self._words.body(each, who), quoted)
             ]
             message = msgspec.structs.replace(message, text=text, replies_to=None)
-        said = said_in(message.text)
         meant, naming = _meant(questions, message)
         candidates = meant or ([] if message.replies_to is not None else list(questions))
-        if not any(_may_answer(each, said) for each in candidates):
+        if re.fullmatch(_SHOW_ALL, message.text.strip(), re.IGNORECASE) and candidates:
+            return self._words.whole(candidates[0], message.principal)
+        said = said_in(message.text)
+        named = message.replies_to is not None or bool(quoted and text)
+        readings = {each.id: _reading(each, message.text, named=named) for each in candidates}
+        if not any(reading is not None for reading in readings.values()):
             name = _replied_to(message) or thread
             if said is None or not name or meant:
                 return None
@@ -196,11 +216,14 @@ class ChatAnswers:
                 _TOO_LATE if await self._tasks.was_asked(message.principal, agent, name) else None
             )
         question = meant[0] if len(meant) == 1 else _newest(questions, message.principal, meant)
-        if message.unclear is not None and not _denies(question, said):
+        reading = None if question is None else readings.get(question.id)
+        if message.unclear is not None and not _refuses(reading, said):
             return _not_plain(message.unclear)
-        if question is None or not (len(candidates) == 1 or _means(question, questions, said)):
+        if question is None or not (
+            len(candidates) == 1 or _means(question, questions, reading, said)
+        ):
             return which(self._words, questions)
-        return await self._take(message, question, said, naming)
+        return await self._take(message, question, reading, naming)
 
     async def _quotation(
         self, message: InboundMessage, questions: Sequence[Question]
@@ -259,33 +282,41 @@ class ChatAnswers:
             return _not_plain(unclear)
         if isinstance(question.content, Input):
             given = answer_yes_or_no(question.content, question.task, value == "approve")
+            if given is None and value == "deny":
+                given = declining(question.content, question.task)
             return await self._answer(message, question, given, None)
         decision = Decision(id=question.id, value=value, hash=question.content.hash)
         return await self._decide(message, decision, question)
 
-    async def _uncertain(self, message: InboundMessage) -> str:
-        """Ask back: the answer may be meant for another question (CNF-046)."""
+    async def _uncertain(self, message: InboundMessage, doubt: Doubt) -> str:
+        """Ask back: the answer may be meant for something else (CNF-046)."""
         agent = message.conversation.agent
-        return uncertain(self._words, await self._tasks.open_questions(message.principal, agent))
+        questions = await self._tasks.open_questions(message.principal, agent)
+        said = "no" if yes_or_no(message.text) is False else "yes"
+        return uncertain(self._words, questions, doubt, said)
 
     async def _take(
         self,
         message: InboundMessage,
         question: Question,
-        said: SpokenYesNo | None,
+        reading: Reading | None,
         naming: Naming | None,
     ) -> str | None:
+        if isinstance(reading, StanzaError):
+            assert isinstance(question.content, Input), "a confirmation needs no valid value"
+            return f"{_refusal_text(reading)}. {how_to_decline(question.content)}"
         if isinstance(question.content, Input):
-            given = answer_in_words(question.content, question.task, message.text)
-            return await self._answer(message, question, given, naming)
-        if said is None:
-            return None
-        if said.value == "unclear":
+            assert isinstance(reading, InputAnswer), "a text is read by the kind of its question"
+            refusal = refusal_in(message.text) if is_declined(reading) else None
+            reason = (refusal and refusal.reason) or ""
+            return await self._answer(message, question, reading, naming, reason)
+        assert isinstance(reading, SpokenYesNo), "a text is read by the kind of its question"
+        if reading.value == "unclear":
             return _ALONE
         decision = Decision(
             id=question.id,
-            value=said.value,
-            reason=said.reason,
+            value=reading.value,
+            reason=reading.reason,
             hash=question.content.hash,
         )
         return await self._decide(message, decision, question, naming)
@@ -305,28 +336,34 @@ class ChatAnswers:
             for each in questions
             if each.id == id_ or (len(id_) >= SHORTEST and each.id.startswith(id_))
         ]
-        if (
-            name == "/answer"
-            and not found
-            and identifier
-            and not re.fullmatch(_IDENTIFIER, identifier)
-        ):
+        if name != "/approve" and not found and not re.fullmatch(_IDENTIFIER, identifier):
             thread = message.conversation.thread
             meant = _in_thread(questions, thread)
             naming = Naming(thread=thread) if meant else Naming()
-            found = [each for each in meant or questions if isinstance(each.content, Input)]
-            words = f"{identifier} {words}"
+            answers = name == "/answer"
+            found = [
+                each
+                for each in meant or questions
+                if isinstance(each.content, Input) or not answers
+            ]
+            words = f"{identifier} {words}".strip()
         if len(found) != 1:
             return which(self._words, questions)
         (question,) = found
         if question.id == id_:
             naming = None
+        if name == "/show":
+            return self._words.whole(question, message.principal)
         if isinstance(question.content, Input):
+            if name == "/deny":
+                declined = declining(question.content, question.task)
+                return await self._answer(message, question, declined, naming, words) or ""
             if name == "/answer" and words:
                 given = answer_in_order(question.content, question.task, words)
                 said = await self._answer(message, question, given, naming)
                 return said or "That question can only be answered with its form."
-            return f"Write /answer {identifier} and the answer."
+            short = _short(question, questions)
+            return f"Write /answer {short} and the answer, or /deny {short}."
         if name == "/answer":
             return f"Write /approve {identifier}, or /deny {identifier} and why."
         value: Value = "approve" if name == "/approve" else "deny"
@@ -355,10 +392,14 @@ class ChatAnswers:
         question: Question,
         given: InputAnswer | None,
         naming: Naming | None,
+        reason: str = "",
     ) -> str | None:
         if given is None:
             return None
-        await self._tasks.answer(message.principal, question.request.target, given, naming)
+        at = question.request.target
+        await self._tasks.answer(message.principal, at, given, naming, reason)
+        if is_declined(given):
+            return f"Declined. {self._words.title_of(question)}"
         return "Thank you, I'll continue."
 
 
@@ -403,10 +444,22 @@ def _meant(
     return meant, Naming(thread=thread) if len(meant) == 1 else Naming()
 
 
-def _denies(question: Question | None, said: SpokenYesNo | None) -> bool:
-    """Return whether words deny a confirmation: a no counts, whatever else the message has."""
-    is_no = said is not None and said.value == "deny"
-    return is_no and (question is None or isinstance(question.content, Confirm))
+def _reading(question: Question, text: str, *, named: bool) -> Reading | None:
+    """Return what a text says to a question; None if it is a message to the agent. `named` says
+    that the message names the question.
+    """
+    if isinstance(question.content, Input):
+        return answer_in_chat(question.content, question.task, text, named=named)
+    said, refusal = said_in(text), refusal_in(text)
+    return SpokenYesNo("deny", refusal.reason) if said is None and refusal is not None else said
+
+
+def _refuses(reading: Reading | None, said: SpokenYesNo | None) -> bool:
+    """Return whether words deny or decline: that counts, whatever else the message has."""
+    if isinstance(reading, InputAnswer):
+        return is_declined(reading)
+    said = reading if isinstance(reading, SpokenYesNo) else said
+    return said is not None and said.value == "deny"
 
 
 def _is_present(question: Question) -> bool:
@@ -421,14 +474,19 @@ def _is_present(question: Question) -> bool:
     return question.shown != "withheld"
 
 
-def _means(question: Question, questions: Sequence[Question], said: SpokenYesNo | None) -> bool:
+def _means(
+    question: Question,
+    questions: Sequence[Question],
+    reading: Reading | None,
+    said: SpokenYesNo | None,
+) -> bool:
     """Return whether words are likely meant for that question rather than another open one: a yes
-    or no is rather for a confirmation than for an input, and nothing else is for a confirmation.
+    or no is rather for a confirmation than for an input.
     """
-    if isinstance(question.content, Confirm):
-        return said is not None
+    if reading is None:
+        return False
     decides = said is not None and any(isinstance(each.content, Confirm) for each in questions)
-    return takes_words(question.content) and not decides
+    return isinstance(question.content, Confirm) or not decides
 
 
 def _newest(questions: Sequence[Question], who: JID, named: Sequence[Question]) -> Question | None:
@@ -458,12 +516,6 @@ def _not_plain(unclear: str) -> str:
         "I haven't taken that as an answer, because it is more than a plain message:"
         f" {unclear}. Send your answer as a separate message."
     )
-
-
-def _may_answer(question: Question, said: SpokenYesNo | None) -> bool:
-    if isinstance(question.content, Confirm):
-        return said is not None
-    return takes_words(question.content)
 
 
 def _refusal_text(error: StanzaError) -> str:

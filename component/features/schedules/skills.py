@@ -1,6 +1,6 @@
 """The skills by which agents add schedules and reminders for people, and list and change them.
 
-A person confirms what an agent adds or removes: both skills count as destructive.
+A person confirms what an agent removes, and what it adds after it has read text of strangers.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -136,6 +136,9 @@ def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
 
     @own_skill(
         title="Add a schedule",
+        question="May I do this {when}[ ({zone} time)][, as {name}][: {goal}][: run {skill}]"
+        "[ with {params}][ (missed times: {missed})]?",
+        undo="/schedule remove NAME",
         complete=complete,
         examples=("Remind me every Monday at nine to write the report.",),
         **_WRITES,
@@ -144,7 +147,6 @@ def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
         """Do something later or repeatedly for the person, such as a reminder or a report.
 
         Use it when the person asks for something at a certain time, after some time, or regularly.
-        The person is asked to confirm it.
         """
         work = work_asked_in(
             context,
@@ -159,6 +161,7 @@ def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
 
     @own_skill(
         title="List schedules",
+        question="May I list your schedules and reminders?",
         read_only=True,
         capabilities=("schedule:read",),
         output_media_types=(TEXT, JSON),
@@ -180,17 +183,17 @@ def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
         with _as_skill_error():
             return (await change(schedules(), action, JID.parse(context.principal), name))[1]
 
-    @own_skill(title="Pause a schedule", **_STATE)
+    @own_skill(title="Pause a schedule", question="May I pause {name}?", **_STATE)
     async def schedule_pause(context: Context, name: Name) -> str:
         """Keep a schedule of the person from firing until it is resumed."""
         return await changed("pause", context, name)
 
-    @own_skill(title="Resume a schedule", **_STATE)
+    @own_skill(title="Resume a schedule", question="May I resume {name}?", **_STATE)
     async def schedule_resume(context: Context, name: Name) -> str:
         """Let a paused schedule of the person fire again."""
         return await changed("resume", context, name)
 
-    @own_skill(title="Remove a schedule", **_WRITES)
+    @own_skill(title="Remove a schedule", question="May I remove the schedule {name}?", **_WRITES)
     async def schedule_remove(context: Context, name: Name) -> str:
         """Remove a schedule or reminder of the person. The person is asked to confirm it."""
         return await changed("remove", context, name)

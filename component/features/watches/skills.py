@@ -12,6 +12,7 @@ from component.kernel.triggers import work_asked_in
 from component.skills.context import Context
 from component.skills.declare import own_skill
 from component.skills.errors import InvalidParam, SkillError
+from component.skills.inputs import Arguments
 from component.skills.skill import Skill
 from component.skills.spec import OPTIONAL
 from component.store.errors import StorageError
@@ -47,7 +48,10 @@ def watch_skills(watches: Callable[[], WatchService]) -> tuple[Skill, ...]:
 
     @own_skill(
         title="Watch",
-        destructive=True,  # so that the person is asked before it happens
+        question="May I watch {node}[ of {service}] as {name}[, where {where}]"
+        "[, where {json_filter}][, at most {rate}], and each time: {goal}?",
+        undo="/watch remove NAME",
+        own=_is_of_own_account,
         idempotent=True,
         open_world=True,
         capabilities=("watches:write",),
@@ -59,22 +63,29 @@ def watch_skills(watches: Callable[[], WatchService]) -> tuple[Skill, ...]:
         """Watch for an event and act each time it happens, until the person removes the watch.
 
         Use it when the person asks to be told, or wants something done, whenever something happens.
-        The person is asked to agree first. The watch replaces one of the same name that the person
-        has.
+        The person is asked to agree first, unless it is about their own account. The watch replaces
+        one of the same name that the person has.
         """
         try:
+            former = await watches().list(context.principal)
             made = await watches().create(wish, work_asked_in(context))
         except WatchError as error:
             raise SkillError(str(error)) from None
         except StorageError as error:
             raise SkillError("Watches cannot be stored at the moment.") from error
+        replaced = "".join(
+            f" It replaces the watch for {one.node} of {one.service}: {one.work}"
+            for one in former
+            if one.name == made.name
+        )
         return (
-            f"Watching {made.node} of {made.service} as {made.name}. The person can list, pause and"
-            " remove watches with /watch."
+            f"Watching {made.node} of {made.service} as {made.name}.{replaced} The person can list,"
+            " pause and remove watches with /watch."
         )
 
     @own_skill(
         title="List watches",
+        question="May I list your watches?",
         read_only=True,
         idempotent=True,
         open_world=False,
@@ -93,6 +104,7 @@ def watch_skills(watches: Callable[[], WatchService]) -> tuple[Skill, ...]:
 
     @own_skill(
         title="Publish",
+        question="May I publish[ {text}][ {json}] at {node} of {service}[, as the item {item}]?",
         destructive=True,
         open_world=True,
         capabilities=("pubsub:publish",),
@@ -118,6 +130,11 @@ def watch_skills(watches: Callable[[], WatchService]) -> tuple[Skill, ...]:
         return f"Published {published or 'the item'} at {new.node} of {to}."
 
     return (watch_create, watch_list, pubsub_publish)
+
+
+def _is_of_own_account(principal: JID, arguments: Arguments) -> bool:
+    assert isinstance(arguments, Wish)
+    return arguments.service in ("", str(principal))
 
 
 def _payload(text: str, json: str) -> RawXML:

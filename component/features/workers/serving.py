@@ -30,7 +30,16 @@ if TYPE_CHECKING:
 _log = structlog.get_logger("component.features.workers")
 
 _IN_THE_SKILL: Final = frozenset(
-    ("name", "title", "description", "tags", "examples", "input_schema", "output_schema")
+    (
+        "name",
+        "title",
+        "description",
+        "question",
+        "tags",
+        "examples",
+        "input_schema",
+        "output_schema",
+    )
 )
 
 
@@ -135,6 +144,8 @@ def skill_of(entry: WorkersEntry, client: Client, offered: Offered) -> Skill:
         "queue": None,
         "schedule": None,
         "taint": entry.taint or fields["taint"],
+        # A stranger could write a question that misleads.
+        "question": "" if entry.taint not in (None, "person") else fields["question"],
     }
     return Skill(
         **fields,

@@ -65,6 +65,87 @@ async def test_a_question_is_sent_without_a_notice(tmp_path: Path) -> None:
         assert "waits for the person" in results[0].content
 
 
+async def test_no_notice_follows_a_question_in_the_same_turn(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.brain.think = shopping("ask", "order")
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "go"))
+        await parked(world)
+        world.shop.tasks["task-m1-c0-ask"] = ToolResult("yes")
+        await world.ended("task-m1-c0-ask")
+        await eventually(lambda: "task-m1-c1-order" in world.shop.tasks)
+        await parked(world)
+        world.shop.tasks["task-m1-c1-order"] = ToolResult("here")
+        await world.ended("task-m1-c1-order")
+        await world.ear.hears(1)
+        assert world.ear.bodies == ["re: go: yes; here"]
+
+
+async def test_no_notice_follows_a_question_of_another_turn_that_is_open(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.brain.think = shopping("ask")
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "go"))
+        await parked(world)
+        world.brain.think = shopping("order")
+        await conversations.received(message("m2", "an order"))
+        await parked(world, 2)
+        world.shop.tasks["task-m2-c0-order"] = ToolResult("here")
+        await world.ended("task-m2-c0-order")
+        await world.ear.hears(1)
+        assert world.ear.bodies == ["re: an order: here"]
+
+
+async def test_an_answer_that_repeats_what_was_said_meanwhile_is_the_result(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.brain.think = shopping("ask")
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "go"))
+        await parked(world)
+        world.brain.think = lambda _: says("I'm done.")
+        await conversations.received(message("m2", "are you done?"))
+        await world.ear.hears(1)
+        world.shop.tasks["task-m1-c0-ask"] = ToolResult("The order has number 7.")
+        await world.ended("task-m1-c0-ask")
+        await world.ear.hears(2)
+        assert world.ear.bodies == ["I'm done.", "The order has number 7."]
+
+
+async def test_an_answer_that_repeats_the_words_beside_a_call_is_the_result(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    calls = iter([says("I'll buy it.", call("buy", "{}", "c0-buy")), says("I'll buy it")])
+    world.brain.think = lambda _: next(calls)
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "go"))
+        await world.ear.hears(1)
+        assert world.ear.bodies == ["buy is done"]
+
+
+@pytest.mark.parametrize("result", ['{"number": 7}', ""])
+async def test_a_result_that_is_no_text_for_people_replaces_nothing(
+    tmp_path: Path, result: str
+) -> None:
+    world = World(tmp_path)
+    world.shop.result = lambda _name, _arguments: result
+    calls = iter([says("Done.", call("buy", "{}", "c0-buy")), says("Done.")])
+    world.brain.think = lambda _: next(calls)
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "go"))
+        await world.ear.hears(1)
+        assert world.ear.bodies == ["Done."]
+
+
+async def test_the_same_answer_to_two_messages_stays(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    async with world.life() as conversations:
+        for number in (1, 2):
+            calls = iter([says("", call("buy", "{}", f"c{number}-buy")), says("No.")])
+            world.brain.think = lambda _, calls=calls: next(calls)  # type: ignore[misc]
+            await conversations.received(message(f"m{number}", "go"))
+            await world.ear.hears(number)
+        assert world.ear.bodies == ["No.", "No."]
+
+
 async def parked(world: World, count: int = 1) -> None:
     await eventually(lambda: world.conversations.activity(HIS).parked >= count)
 

@@ -313,7 +313,7 @@ async def test_who_was_asked_hears_that_the_question_has_lapsed(
     messages = [sent for sent in room.sent if sent.get("type") == "chat"]
     assert [sent.get("to") for sent in messages] == [str(jid) for jid in heard]
     assert text(messages[0], "body") == (
-        "The question has expired, so I have not done it: report for alice@a.example"
+        "The question has expired, so I have not done it: for alice@a.example: report"
     )
     (reply,) = messages[0].findall("{urn:xmpp:reply:0}reply")
     assert reply.get("id") == "c-1"

@@ -149,7 +149,8 @@ def test_a_confirmation_names_everything_a_person_has_to_know() -> None:
 def test_each_approver_is_asked_and_told_for_whom() -> None:
     messages = WORDS.messages(confirmation(folder="a", asked=(BOSS, ALICE)))
     assert [message.to.to for message in messages] == [str(BOSS), str(ALICE)]
-    assert all("mail.erase for alice@example.com?" in body(message) for message in messages)
+    first = "For alice@example.com: May I run mail.erase?"
+    assert all(body(message).startswith(first) for message in messages)
     assert len({message.id for message in messages}) == 1
 
 
@@ -172,7 +173,7 @@ def test_what_is_not_shown_is_said_before_the_value() -> None:
     text = "a" * 500 + "b" * 9_500
     (message,) = WORDS.messages(confirmation(folder=text, more={"a": 1}))
     said = body(message)
-    assert "3 parameters are below, and not everything is shown. Please answer yes" in said
+    assert "3 parameters are below. Please answer yes or no within 2 hours. Not everything" in said
     digest = hashlib.sha256(text.encode()).hexdigest()
     cut = f"first 500 of 10,000 characters shown; SHA-256 {digest}"
     assert f'\nfolder ({cut}): "{"a" * 500}"\n' in said
@@ -281,7 +282,7 @@ def test_no_value_can_pose_as_the_question(value: str) -> None:
 
 def test_a_title_says_for_whom() -> None:
     assert WORDS.title_of(confirmation(folder="a", asked=(BOSS,))).startswith(
-        'mail.erase for alice@example.com: folder: "a"'
+        'for alice@example.com: mail.erase: folder: "a"'
     )
     long = WORDS.title_of(confirmation(folder="x" * 1000))
     assert long.endswith("… (the question itself shows more)")
@@ -291,7 +292,9 @@ def test_a_title_says_for_whom() -> None:
 def test_an_input_says_how_it_is_answered() -> None:
     river = {"properties": {"river": {"type": "string"}}, "required": ["river"]}
     (message,) = WORDS.messages(asks(river))
-    assert body(message) == "Which river?\n\nPlease answer here within 2 hours."
+    assert body(message) == (
+        "Which river?\n\nPlease answer here within 2 hours. To decline, say cancel."
+    )
     assert schemas.check(encoded(message)) == 1
     assert message.to.to == str(ALICE)
     choice = {"properties": {"size": {"enum": ["s", "m"]}}}
@@ -304,7 +307,7 @@ def test_an_input_says_how_it_is_answered() -> None:
     more = {"properties": choice["properties"] | {"days": {"type": "integer"}}}
     (message,) = WORDS.messages(asks({**more, "required": ["size"]}))
     assert "Please answer with s or m within" in body(message)
-    assert body(message).endswith(" hours. You may add days after it.")
+    assert body(message).endswith(" hours. You may add days after it. To decline, say cancel.")
     (message,) = WORDS.messages(asks(more))
     assert "answer with the form, or with /answer and then size, days within" in body(message)
     lines = {"properties": {"a": {"type": "array", "items": {"type": "string"}}}}
@@ -335,16 +338,26 @@ def knowing(declared: Any = titled, zone: timezone | None = None) -> Questions:
     return Questions(lambda _: declared, lambda _: zone, lambda: NOW)
 
 
-def test_a_confirmation_has_the_titles_and_the_description_of_its_skill() -> None:
+def test_a_confirmation_has_the_titles_and_the_parameters_that_are_not_defaults() -> None:
     asked = confirmation(titled, folder="Archive")
     (message,) = knowing().messages(asked)
     assert body(message) == (
-        'May I run "Erase mail" (mail.erase)?'
-        " Erases old messages for good, attachments included."
-        ' Folder: "Archive", Older than (days): 30. Please answer yes or no within 2 hours.'
+        'May I run "Erase mail"? Folder: *Archive*. Please answer yes or no within 2 hours.'
     )
-    assert knowing().title_of(asked) == (
-        '"Erase mail" (mail.erase): Folder: "Archive", Older than (days): 30'
+    assert knowing().title_of(asked) == '"Erase mail": Folder: *Archive*'
+    (message,) = knowing().messages(confirmation(titled, folder="Archive", days=31))
+    assert "Folder: *Archive*, Older than (days): 31." in body(message)
+
+
+def test_everything_is_shown_on_request() -> None:
+    assert knowing().whole(confirmation(titled, folder="Archive"), ALICE) == (
+        '"Erase mail". Erases old messages for good, attachments included\n'
+        "Skill: mail.erase 1.2.0\n"
+        "For: alice@example.com\n"
+        'folder: "Archive"\n'
+        "days: 30\n"
+        "\n"
+        "Please answer yes or no within 2 hours."
     )
 
 
@@ -366,7 +379,7 @@ def test_equal_titles_are_replaced_by_names() -> None:
         """Copy."""
 
     (message,) = knowing(copies).messages(confirmation(copies, a="x", b="y"))
-    assert 'a: "x", b: "y"' in body(message)
+    assert "a: *x*, b: *y*" in body(message)
 
 
 @pytest.mark.parametrize(

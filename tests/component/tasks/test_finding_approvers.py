@@ -1,14 +1,17 @@
 """Who is asked before a skill runs."""
 
+import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
+import msgspec
 import pytest
 
 from component.policy import Policy, Rule, When
 from component.policy.persons import Persons
-from component.skills import Skill, skill
+from component.skills import DeclarationError, Skill, skill
 from component.tasks.gate import UNKNOWN, Approvers, risk_of
-from component.tasks.request import Confirmation, Request
+from component.tasks.request import CallerContext, Confirmation, Request
 from xep.disco import Feature, Identity, InfoQuery
 from xep.fluux_agent.errors import ConfirmationUnavailable
 from xep.jid import JID
@@ -42,8 +45,18 @@ def read() -> None:
     """Read."""
 
 
-def request_of(who: JID) -> Request:
-    return Request(skill="any", principal=who.bare, requester=who, target=AGENT)
+@skill(name="remind", undo="/forget it")
+def remind(to: str = "") -> None:
+    """Remind."""
+
+
+def request_of(who: JID, **more: Any) -> Request:
+    return Request(skill="any", principal=who.bare, requester=who, target=AGENT, **more)
+
+
+def own_skill_for(principal: JID) -> Skill:
+    """A skill whose calls are a person's own only if they are for her."""
+    return dataclasses.replace(remind, own=lambda who, given: given.to in ("", str(principal)))
 
 
 class World:
@@ -130,6 +143,57 @@ async def test_never_holds_for_people_only() -> None:
     assert await world(ALICE) is None
     assert await world.refused(PEER)
     assert await world(PEER, write) is None
+
+
+def test_what_can_be_undone_is_not_destructive() -> None:
+    assert not remind.annotations.destructive
+    with pytest.raises(DeclarationError, match="says how it is undone, and is destructive"):
+        skill(name="wipe", undo="/unwipe", destructive=True)(erase.function)
+
+
+OWN = [
+    CallerContext("", asker="caller"),
+    CallerContext("assistant", asker="model"),
+    CallerContext("assistant", asker="model", taints=("person",)),
+]
+NOT_OWN: list[dict[str, Any]] = [
+    {"caller_context": CallerContext("assistant", asker="model", taints=("person", "web"))},
+    {"caller_context": CallerContext("assistant", asker="misled model")},
+    {"caller_context": CallerContext("assistant", asker="model", unrequested=True)},
+    {"caller_context": CallerContext("assistant", asker="model", operator="operator")},
+    {"origin": "child"},
+    {"origin": "trigger"},
+]
+
+
+@pytest.mark.parametrize("context", OWN)
+async def test_a_person_does_not_confirm_what_she_can_undo(context: CallerContext) -> None:
+    world = World()
+    request = request_of(ALICE, caller_context=context)
+    assert await world.whom.find(request, remind) is None
+    with pytest.raises(StanzaError):
+        await world.whom.find(request_of(PEER, caller_context=context), remind)
+
+
+@pytest.mark.parametrize("more", NOT_OWN)
+async def test_she_confirms_what_she_may_not_have_asked_for(more: dict[str, Any]) -> None:
+    found = await World().whom.find(request_of(ALICE, **more), remind)
+    assert found == Confirmation((ALICE.bare,), "medium", 60.0)
+
+
+@pytest.mark.parametrize("to", ["", "alice@a.example", "bob@a.example"])
+async def test_she_confirms_what_affects_somebody_else(to: str) -> None:
+    request = request_of(ALICE, json=msgspec.Raw(msgspec.json.encode({"to": to})))
+    found = await World().whom.find(request, own_skill_for(ALICE.bare))
+    assert (found is None) == (to != "bob@a.example")
+
+
+async def test_policy_can_have_confirmed_what_can_be_undone() -> None:
+    asked = Confirmation((ALICE.bare,), "medium", 60.0)
+    assert await World(confirm="always")(ALICE, remind) == asked
+    assert await World([Rule(("remind",), confirm="always")])(ALICE, remind) == asked
+    boss = World([Rule(("remind",), approvers=("boss@a.example",))])
+    assert await boss(ALICE, remind) == Confirmation((BOSS,), "medium", 60.0)
 
 
 async def test_approvers_are_asked_in_anybodys_place() -> None:

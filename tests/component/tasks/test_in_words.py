@@ -122,7 +122,7 @@ def test_that_a_yes_was_not_taken_is_recorded() -> None:
             recorded.append(event)
 
     decision = Decision(id="c-1", value="approve")
-    TaskRecords(Record()).decided(ANN, decision, Judgement(uncertain=True))
+    TaskRecords(Record()).decided(ANN, decision, Judgement(doubt="other questions"))
     (event,) = recorded
     assert (event.kind, event.outcome) == ("confirmation", "refused")
     assert event.detail == "may be meant for another question"

@@ -103,9 +103,10 @@ async def test_one_question_lists_every_call_and_a_yes_makes_each_once() -> None
         (sent,) = [sent for sent in desk.world.told.sent if "<confirm " in sent]
         text = unescape(sent)
         for shown in (
-            '1. mail.send 1.0.0: {"body": "News", "to": "bob@example.org"}',
-            '2. mail.send 1.0.0: {"body": "Hi\\u202e", "to": "carol@example.org"}',
-            '3. erase 1.0.0: {"path": "/draft"}',
+            "May I do these 3 things?",
+            '1. mail.send: body: "News", to: "bob@example.org"',
+            '2. mail.send: body: "Hi\\u202e", to: "carol@example.org"',
+            '3. erase: path: "/draft"',
             "I chose body (in 1), to (in 2), body (in 2), path (in 3)",
             "yes or no",
         ):

@@ -136,10 +136,11 @@ class World:
         self._judged(decide(self.ledger, Answerer(who, at, lang, naming), decision))
 
     async def answer(
-        self, who: JID, at: JID, given: InputAnswer, naming: Naming | None = None
+        self, who: JID, at: JID, given: InputAnswer, naming: Naming | None = None, reason: str = ""
     ) -> Task:
         self._work()
-        found = self._judged(answer(self.ledger, Answerer(who, at, None, naming), given, None))
+        by = Answerer(who, at, None, naming, reason=reason)
+        found = self._judged(answer(self.ledger, by, given, None))
         assert found.task is not None
         return found.task
 
@@ -162,8 +163,8 @@ class World:
 
     @staticmethod
     def _judged(found: Judgement) -> Judgement:
-        if found.uncertain:
-            raise UncertainError
+        if found.doubt is not None:
+            raise UncertainError(found.doubt)
         if found.error is not None:
             raise found.error
         return found

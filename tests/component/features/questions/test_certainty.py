@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from component.tasks.expiry import forget
 from component.tasks.protocol import Naming, UncertainError
-from component.tasks.question_rows import Answerer, is_certain
+from component.tasks.question_rows import Answerer, doubt_about
 from tests.component.features.questions.chat_world import ALICE, PHONE, World
 from tests.component.link.router.wire import AGENT, element
 from tests.component.tasks.ledger import DAY, NOON
@@ -77,7 +77,7 @@ async def test_what_somebody_else_decided_is_in_the_way_as_well(chat: World) -> 
     chat.confirm("t2", asked=(ALICE, CAROL), **DANGEROUS)
     said = await chat.say("yes") or ""
     assert "not sure" in said
-    assert "report for alice@a.example: topic" in said
+    assert "for alice@a.example: report: topic" in said
     assert is_open(chat)
 
 
@@ -118,7 +118,7 @@ async def test_a_yes_that_crosses_the_question_approves_nothing(chat: World) -> 
     chat.confirm("t2", read=False, **DANGEROUS)
     chat.ledger.now += 2_999
     said = await chat.say("yes") or ""
-    assert "only just" in said
+    assert said.startswith("I asked only a moment ago: please say *yes* again.\n")
     assert "(/approve c-t2 or /deny c-t2)" in said
     assert is_open(chat)
     chat.ledger.now += 1
@@ -191,7 +191,7 @@ async def test_words_meant_for_another_input_answer_none(chat: World) -> None:
     for body in ("Rhine", "/answer Rhine"):
         said = await chat.say(body) or ""
         assert "not sure" in said
-        assert "(/answer q-t2 …)" in said
+        assert "(/answer q-t2 … or /deny q-t2)" in said
         assert is_open(chat)
     assert await chat.say("/answer q-t2 Rhine") == "Thank you, I'll continue."
 
@@ -199,7 +199,8 @@ async def test_words_meant_for_another_input_answer_none(chat: World) -> None:
 @pytest.mark.parametrize("word", ["yes", "no"])
 async def test_yes_and_no_to_an_input_need_one_that_stands(chat: World, word: str) -> None:
     chat.input("t2", KEEP, read=False)
-    assert "not sure" in (await chat.say(word) or "")
+    asked = await chat.say(word) or ""
+    assert asked.startswith(f"I asked only a moment ago: please say *{word}* again.")
     assert is_open(chat)
     assert await chat.say(word, thread="t2") == "Thank you, I'll continue."
 
@@ -260,7 +261,7 @@ def test_a_word_is_certain_only_if_nothing_else_can_be_meant(
     for number, (since, name, _, fate) in enumerate(history):
         if fate != "open":
             continue
-        certain = is_certain(
+        doubt = doubt_about(
             chat.ledger,
             Answerer(JID.parse(PHONE), JID.parse(AGENT), naming=Naming(thread)),
             f"c-{number}",
@@ -274,7 +275,7 @@ def test_a_word_is_certain_only_if_nothing_else_can_be_meant(
         ]
         stood = at - since >= 3_000
         named = thread is None or name == thread
-        assert certain == (named and not rivals and (thread is not None or stood))
+        assert (doubt is None) == (named and not rivals and (thread is not None or stood))
 
 
 # -- what the person has got ---------------------------------------------------------------------

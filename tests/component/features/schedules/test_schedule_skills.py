@@ -75,12 +75,31 @@ async def confirmed(desk: Desk) -> dict[str, Any]:
     return parameters_of(question.content.action)
 
 
+MISLED = a_caller(taints=frozenset(("web",)))
+"""A caller whose model has read a text of strangers."""
+
+
+async def test_what_a_person_asks_for_herself_needs_no_second_yes(storage: Storage) -> None:
+    schedules = SchedulesOfPeople(storage, ScheduleLimits(), zones=Zones())
+    desk = Desk(*schedule_skills(lambda: schedules))
+    async with desk.world.running():
+        made = await desk.call("schedule_add", when="in 5 minutes", goal="Remind her of tea.")
+        assert isinstance(made, ToolResult)
+        assert made.content.startswith("Added the schedule:")
+        (schedule,) = await schedules.list(WHO.bare)
+        named = f'{{"name": "{schedule.name}"}}'
+        removed = await desk.tools.call(a_caller(), "0.b", "schedule_remove", named)
+        assert isinstance(removed, Waiting)  # that cannot be undone
+
+
 async def test_the_person_confirms_the_time_zone_and_it_is_stored(storage: Storage) -> None:
     zones = Zones()
     schedules = SchedulesOfPeople(storage, ScheduleLimits(), zones=zones)
     desk = Desk(*schedule_skills(lambda: schedules))
     async with desk.world.running():
-        waiting = await desk.call("schedule_add", when="every monday at 9", goal="Sum up.")
+        waiting = await desk.call(
+            "schedule_add", caller=MISLED, when="every monday at 9", goal="Sum up."
+        )
         assert isinstance(waiting, Waiting)
         assert (await confirmed(desk))["zone"] == "UTC+09:00"
         zones.zone = "Europe/Paris"  # what was confirmed counts
@@ -112,14 +131,14 @@ async def test_several_calls_that_are_confirmed_together_show_their_zones(
         for hour in (9, 18)
     ]
     async with desk.world.running():
-        found = await desk.tools.confirm_together(a_caller(), calls, again=False)
+        found = await desk.tools.confirm_together(MISLED, calls, again=False)
         (task,) = {one.task for one in found.values() if isinstance(one, Waiting)}
         shown = await confirmed(desk)
         assert [each["zone"] for each in shown.values()] == ["UTC+09:00"] * 2
         await desk.decide(task, "approve")
         await until(lambda: task in desk.world.tools_ended)
         for one in calls:
-            made = await desk.tools.outcome(a_caller(), one, task)
+            made = await desk.tools.outcome(MISLED, one, task)
             assert isinstance(made, ToolResult), "nothing is asked again"
             assert "(UTC+09:00), next" in made.content
     assert len(await schedules.list(WHO.bare)) == 2
