@@ -408,6 +408,7 @@ class CommandOffers:
 
     async def _do(self, command: AnyCommand, asked: AdHocRequest, json: msgspec.Raw) -> Outcome:
         asking = self._commands.asking(asked.principal, asked.target, asked.lang, asked.requester)
+        asking = msgspec.structs.replace(asking, session=asked.session)
         try:
             answer: CommandResult = await command.run(asking, command.read(json=bytes(json)))
         except CommandError as error:

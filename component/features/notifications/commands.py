@@ -93,18 +93,21 @@ QUIET = Outline(
     title="Quiet hours",
     about="set the hours in which I do not notify you",
     params=QuietParams,
+    group="contact",
 )
 HELD = Outline(
     name="notifications",
     title="Held notifications",
     about="list the notifications that I hold for you",
     params=HeldParams,
+    group="contact",
 )
 DROP = Outline(
     name="drop-notification",
     title="Drop a notification",
     about="delete a notification that I hold for you",
     params=DropParams,
+    group="contact",
 )
 
 

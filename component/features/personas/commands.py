@@ -71,6 +71,7 @@ PERSONA = Outline(
     about="choose my character: list, a name, reset, or create and a name",
     params=PersonaParams,
     verbatim={"import": "toml"},
+    group="conversation",
 )
 
 
