@@ -25,6 +25,22 @@ P = TypeVar("P", bound=msgspec.Struct)
 
 Who = Literal["everybody", "admin"]
 """Who may use a command."""
+Group = Literal[
+    "everyday", "conversation", "contact", "tasks", "agents", "skills", "people", "more"
+]
+GROUPS: Final[Mapping[Group, str]] = {
+    "everyday": "Every day",
+    "conversation": "You and this conversation",
+    "contact": "When I write to you",
+    "tasks": "Tasks",
+    "agents": "Agents",
+    "skills": "Installed skills",
+    "people": "People",
+    "more": "More",
+}
+"""The groups of commands in the order of the help text, and their titles. Each has at most seven
+commands, so that people can take them in.
+"""
 
 SEVERAL_LINES = msgspec.Meta(extra_json_schema={"contentMediaType": "text/plain"})
 """Marks a text that may have several lines."""
@@ -39,7 +55,8 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
 
     `client` is the full JID of the caller, if known, `at` the address of this service that received
     the command, `agent` the name of the agent there (empty for the default one), `lang` the
-    language of the request; `admin` says whether the caller may use commands for admins.
+    language of the request; `admin` says whether the caller may use commands for admins. `session`
+    is the same for a repetition of the request, such as a message that a client sends again.
     `Commands.asking` creates it.
     """
 
@@ -49,6 +66,7 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
     agent: str = ""
     lang: str | None = None
     admin: bool = False
+    session: str | None = None
 
 
 OPERATOR = Asking(admin=True)
@@ -94,8 +112,8 @@ class Outline(msgspec.Struct, Generic[P], frozen=True, eq=False, kw_only=True, d
             title is the name of the field.
         who: who may use it. For anybody else it does not exist.
         verbatim: for a value of the first parameter, the parameter that gets the rest of the chat
-            message unchanged.
-        everyday: whether it comes first in the menus of clients.
+            message unchanged; `ANY_WORD` stands for all other values.
+        group: where it is in the help text; those of every day come first in the menus of clients.
     """
 
     name: str
@@ -104,7 +122,7 @@ class Outline(msgspec.Struct, Generic[P], frozen=True, eq=False, kw_only=True, d
     params: type[P]
     who: Who = "everybody"
     verbatim: Mapping[str, str] = {}
-    everyday: bool = False
+    group: Group = "more"
 
     @cached_property
     def schema(self) -> dict[str, Any]:
@@ -226,9 +244,13 @@ class Commands:
         it, `client` the full JID that sent it.
         """
         bare = principal.bare
-        agent = "" if at is None else self._agent_at(at)
         return Asking(
-            principal=bare, client=client, at=at, agent=agent, lang=lang, admin=bare in self.admins
+            principal=bare,
+            client=client,
+            at=at,
+            agent="" if at is None else self._agent_at(at),
+            lang=lang,
+            admin=bare in self.admins,
         )
 
     def of(self, asking: Asking) -> tuple[AnyCommand, ...]:
@@ -291,7 +313,8 @@ def conversation_of(asking: Asking, default_agent: str) -> SessionKey:
 # The text after the word that an outline names as `verbatim` is the value of one parameter,
 # unchanged.
 
-_NAMED = r"(?s)([A-Za-z_][\w-]*)=(.*)"
+_NAME = r"[A-Za-z_][\w-]*"
+ANY_WORD: Final = ""
 _LONGEST_SHOWN = 40
 # Phones write these automatically instead of the plain ones, each language its own.
 _QUOTES = str.maketrans("\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}", '""')
@@ -314,10 +337,13 @@ def read_words(outline: Outline[P], text: str) -> P:
     """
     first, *rest = text.split(maxsplit=1) or [""]
     word = first.casefold()
-    if word in outline.verbatim:
-        found = (outline.verbatim[word], "".join(rest))
+    unchanged = outline.verbatim.get(word, outline.verbatim.get(ANY_WORD))
+    if word and unchanged is not None:
+        found = (unchanged, "".join(rest))
         return outline.read([(next(iter(outline.readers)), word), found])
-    return outline.read(_assigned(outline, split_words(text)))
+    lists = {name for name, reader in outline.readers.items() if reader.items}
+    words = split_words(text)
+    return outline.read(assign_words(f"/{outline.name}", list(outline.readers), lists, words))
 
 
 def split_words(text: str) -> list[str]:
@@ -340,18 +366,24 @@ def _with_plain_quotes(found: re.Match[str]) -> str:
     return found.group() if typographic is None else shlex.quote(typographic[1:-1].strip())
 
 
-def _assigned(outline: AnyOutline, words: list[str]) -> list[tuple[str, str]]:
-    """Return each word with the name of its parameter."""
-    names = list(outline.readers)
+def assign_words(
+    what: str, names: Sequence[str], lists: Collection[str], words: Sequence[str]
+) -> list[tuple[str, str]]:
+    """Return each word after a command or a skill, called `what`, with the name of its parameter.
+    Those in `lists` can have several values.
+
+    Raises CommandError, naming the word that is wrong.
+    """
     pairs: list[tuple[str, str]] = []
     named: str | None = None
     taken = 0
     for word in words:
-        if found := re.fullmatch(_NAMED, word):
-            named = found[1]
-            if named not in outline.readers:
-                raise CommandError(f"/{outline.name} has no {_shown(named)}{_which(names)}", named)
-            pairs.append((named, found[2]))
+        before, is_named, after = word.partition("=")
+        if is_named and (before in names or re.fullmatch(_NAME, before)):
+            named = before
+            if named not in names:
+                raise CommandError(f"{what} has no {_shown(named)}{_which(names)}", named)
+            pairs.append((named, after))
         elif named is not None:
             raise CommandError(
                 f"{_shown(word)} comes after {named}=…: write words without a name first, and put"
@@ -360,16 +392,16 @@ def _assigned(outline: AnyOutline, words: list[str]) -> list[tuple[str, str]]:
         elif taken < len(names):
             pairs.append((names[taken], word))
             # One that can have several values takes all the rest.
-            taken += not outline.readers[names[taken]].items
+            taken += names[taken] not in lists
         else:
             raise CommandError(
-                f"{_shown(word)} is one word too many for /{outline.name}{_which(names)}"
+                f"{_shown(word)} is one word too many for {what}{_which(names)}"
                 + (" Put text with spaces in quotation marks." if names else "")
             )
     return pairs
 
 
-def _which(names: list[str]) -> str:
+def _which(names: Sequence[str]) -> str:
     return f": its parameters are {', '.join(names)}." if names else ": it has no parameters."
 
 

@@ -4,7 +4,7 @@ Names are those of the IANA database, and fixed offsets from UTC.
 """
 
 import re
-from datetime import datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -34,6 +34,20 @@ def in_local_time(time: datetime, now: datetime, zone: timezone) -> str:
     seconds = f":{local:%S}" if local.second else ""
     date = "" if local.date() == now.astimezone(zone).date() else f"{local:%Y-%m-%d} "
     return f"{date}{local:%H:%M}{seconds} ({zone})"
+
+
+def spoken_time(moment: datetime, now: datetime, zone: str) -> str:
+    """Return a time for a person in the time zone of this name: `today at 14:03`, `on Friday, 24
+    December at 9:00`. The year is named if it is not this one, and the zone if it is UTC.
+    """
+    where = zone_named(zone) or UTC
+    local, today = moment.astimezone(where), now.astimezone(where).date()
+    clock = f"{local.hour}:{local:%M}{' UTC' if where is UTC or zone == 'UTC' else ''}"
+    near = {-1: "yesterday", 0: "today", 1: "tomorrow"}.get((local.date() - today).days)
+    if near is not None:
+        return f"{near} at {clock}"
+    year = "" if local.year == today.year else f" {local.year}"
+    return f"on {local:%A}, {local.day} {local:%B}{year} at {clock}"
 
 
 def duration(time: timedelta) -> str:

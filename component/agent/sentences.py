@@ -2,12 +2,14 @@
 
 from typing import Final
 
+_WITHOUT_MODEL: Final = "Meanwhile, /skills lists what I can do without it, and /run does it."
 NO_MODEL: Final = (
     "I can't reach my language model right now. Your message is saved; please write again later."
+    f" {_WITHOUT_MODEL}"
 )
 REFUSED: Final = (
     "I can't answer, because my language model rejects my requests. My operator has"
-    " to fix that. Your message is saved."
+    f" to fix that. Your message is saved. {_WITHOUT_MODEL}"
 )
 TOO_LONG: Final = (
     "This conversation is too long for my language model, even when shortened. Send"

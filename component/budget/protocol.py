@@ -144,7 +144,7 @@ def exceeded_text(scope: Scope, *, is_named: bool = False) -> str:
         case "principal":
             return (
                 "I can't answer this today, because it would exceed your daily budget. The"
-                " budget is renewed at midnight UTC; /usage shows it."
+                " budget is renewed every day; /usage shows when."
             )
         case "agent":
             return "I can't answer this today, because it would exceed my daily budget."

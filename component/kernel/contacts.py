@@ -9,6 +9,7 @@ import anyio
 from component import system
 from component.agent_addresses import DEFAULT_AGENT, both_addresses
 from component.caches import LRUCache
+from component.commands import Asking
 from component.kernel.environment import Environment
 from component.kernel.stream import StreamSubsystem
 from component.link.messages.inbound import ReplyAddress
@@ -204,3 +205,11 @@ class PersonZones:
         if offset is None or offset.utcoffset(None) == local.utcoffset():
             return self.default
         return str(offset)
+
+    async def of_caller(self, asking: Asking) -> str:
+        """Return the name of the time zone of the caller of a command; `UTC` for the operator.
+        Raises StorageError.
+        """
+        if asking.principal is None:
+            return "UTC"
+        return await self.of(asking.client or asking.principal, asking.at)

@@ -26,7 +26,7 @@ def ending(task: Task, lang: str | None = None) -> Sentence:
     """Return how a task ended; `lang` is the preferred language if there are several."""
     skill = task.skill or "The task"
     if task.result is not None:
-        return _result(skill, task.result)
+        return of_result(skill, task.result)
     if task.state == "cancelled":
         return Sentence(f"{skill} was cancelled.", "en")
     how = "was rejected" if task.state == "rejected" else "failed"
@@ -44,7 +44,8 @@ def waiting(task: Task, lang: str | None = None) -> Sentence:
     return Sentence(f"{task.skill or 'The task'} is waiting for a confirmation.", "en")
 
 
-def _result(skill: str, result: Result) -> Sentence:
+def of_result(skill: str, result: Result) -> Sentence:
+    """Return what a skill returned: its texts, and the names or addresses of its files."""
     texts = [text for output in result.outputs if (text := text_of(output)).strip()]
     if texts:
         return Sentence(_shown("\n\n".join(texts)))

@@ -26,7 +26,8 @@ from component.features.presence.handlers import PresenceHandler
 from component.features.pubsub.handlers import Allowances, NodeDiscovery, PubSubHandler
 from component.features.pubsub.owners import OwnerHandler
 from component.features.questions.answers import answer_stage
-from component.features.service_commands.commands import everybody
+from component.features.service_commands.commands import Introduction, everybody
+from component.features.service_commands.skill_commands import SkillCommands
 from component.features.tasks_iq.handlers import (
     ExecuteHandler,
     SkillsHandler,
@@ -182,6 +183,7 @@ class World:
         admins: bare JIDs.
         clock: what the message handler measures time by.
         now: the time, for all but the database.
+        is_person: whether a sender is a person, as far as it is known without a query.
         max_stanza_bytes: of the router.
     """
 
@@ -201,6 +203,7 @@ class World:
         confirm: When = "destructive",
         limits: TaskLimits | None = None,
         flows: Sequence[Flow] = (),
+        is_person: Callable[[JID, JID], bool | None] = lambda _principal, _sender: None,
         **options: Any,
     ) -> None:
         self.policy = Policy(
@@ -268,16 +271,22 @@ class World:
         )
         self.commands = Commands(
             (
-                *everybody("Assistant", offered, self.view, self.contacts),
+                *everybody(
+                    Introduction("Assistant", talks=False),
+                    offered,
+                    SkillCommands(self.view, lambda request: self.service.execute(request)),  # noqa: PLW0108 - made later
+                    self.contacts,
+                ),
                 *commands,
             ),
             [JID.parse(jid) for jid in admins],
         )
         self.message = message_handler(
-            "Assistant",
             self.messages,
             self.commands,
             [answer_stage(no_answer, nothing_returned)],
+            is_admin=lambda who: who in self.commands.admins,
+            is_person=is_person,
             clock=clock,
             forms={SUBSCRIBE_AUTHORIZATION: owners_of_nodes.decide},
             now=now,

@@ -77,7 +77,7 @@ def test_schedules_are_listed_paused_resumed_and_removed(
 ) -> None:
     text = "/schedule add every monday at 9: sum up my week"
     name = name_in(asks(juliet, chat.assistant, text, "Added"))
-    assert "0 9 * * 1 (UTC), next 2" in asks(juliet, chat.assistant, "/schedule list", "sum up")
+    assert ": every monday at 9, next " in asks(juliet, chat.assistant, "/schedule list", "sum up")
     assert asks(romeo, chat.assistant, "/schedule", "schedules") == "There are no schedules."
     asks(romeo, chat.assistant, f"/schedule remove {name}", "There is no schedule called")
     asks(juliet, chat.assistant, f"/schedule pause {name}", f"Paused {name}.")

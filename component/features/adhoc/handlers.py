@@ -432,7 +432,7 @@ class CommandOffers:
             about=f"{command.about}.",
             schema=command.schema,
             form_type=None,
-            rank=0 if command.everyday else 2 if command.who == "everybody" else 3,
+            rank=0 if command.group == "everyday" else 2 if command.who == "everybody" else 3,
             run=lambda asked, json: self._do(command, asked, json),
             prepare=partial(self._prepare, command) if command.choices else None,
         )
@@ -460,6 +460,7 @@ class CommandOffers:
 
     async def _do(self, command: AnyCommand, asked: AdHocRequest, json: msgspec.Raw) -> Outcome:
         asking = self._commands.asking(asked.principal, asked.target, asked.lang, asked.requester)
+        asking = msgspec.structs.replace(asking, session=asked.session)
         try:
             answer: CommandResult = await command.run(asking, command.read(json=bytes(json)))
         except CommandError as error:

@@ -6,6 +6,7 @@ conversation and in the audit log.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import anyio
@@ -31,6 +32,7 @@ from component.commands import (
     person_of,
 )
 from component.link.messages.inbound import Conversation, ReplyAddress
+from component.zones import spoken_time
 from xep.jid import JID, JIDError
 from xep.stanza_error import StanzaError
 
@@ -67,6 +69,7 @@ AGENTS = Outline(
     about="list the agents and their states",
     params=NoParams,
     who="admin",
+    group="agents",
 )
 PAUSE_AGENT = Outline(
     name="pause-agent",
@@ -74,6 +77,7 @@ PAUSE_AGENT = Outline(
     about="stop an agent from answering until it is resumed",
     params=NameParams,
     who="admin",
+    group="agents",
 )
 RESUME_AGENT = Outline(
     name="resume-agent",
@@ -81,6 +85,7 @@ RESUME_AGENT = Outline(
     about="let a paused agent answer again",
     params=NameParams,
     who="admin",
+    group="agents",
 )
 KILL_AGENT = Outline(
     name="kill-agent",
@@ -88,12 +93,14 @@ KILL_AGENT = Outline(
     about="shut an agent down permanently and stop its work",
     params=NameParams,
     who="admin",
+    group="agents",
 )
 USAGE = Outline(
     name="usage",
     title="Usage",
     about="show what language models have cost for you today",
     params=NoParams,
+    group="conversation",
 )
 BUDGET = Outline(
     name="budget",
@@ -101,6 +108,7 @@ BUDGET = Outline(
     about="show what language models have cost, by agent and person",
     params=DayParams,
     who="admin",
+    group="agents",
 )
 
 
@@ -155,12 +163,19 @@ def _name_of(asking: Asking) -> str:
 class SpendingCommands:
     """The commands about the cost of language models.
 
-    `default_agent` is the localpart of the agent that serves the domain itself.
+    `default_agent` is the localpart of the agent that serves the domain itself; `zone` returns the
+    name of the time zone of a caller.
     """
 
-    def __init__(self, spending: BudgetBook, default_agent: str) -> None:
+    def __init__(
+        self,
+        spending: BudgetBook,
+        default_agent: str,
+        zone: Callable[[Asking], Awaitable[str]] | None = None,
+    ) -> None:
         self._spending = spending
         self._default_agent = default_agent
+        self._zone = zone
 
     def commands(self) -> tuple[AnyCommand, ...]:
         """Return the commands."""
@@ -173,9 +188,18 @@ class SpendingCommands:
             )
         agent = asking.agent or self._default_agent
         found = await self._spending.usage(agent, asking.principal)
-        names = ("You", "This agent, for all people")
-        lines = [f"{name}: {_usage_text(row)}." for name, row in zip(names, found, strict=True)]
-        return CommandResult("\n".join(("Today (UTC):", *lines)), found)
+        yours, of_all = found
+        zone = "UTC" if self._zone is None else await self._zone(asking)
+        now = system.now()
+        renewed = (now.astimezone(UTC) + timedelta(days=1)).replace(
+            hour=0, minute=0, second=0, microsecond=0
+        )
+        lines = (
+            f"Today you have used {_words(yours)}.",
+            f"For everybody together, this agent has used {_words(of_all)}.",
+            f"I start to count anew {spoken_time(renewed, now, zone)}.",
+        )
+        return CommandResult("\n".join(lines), found)
 
     async def _budget(self, _asking: Asking, params: DayParams) -> CommandResult:
         found = [_named(row) for row in await self._spending.report(params.day or None)]
@@ -187,6 +211,20 @@ class SpendingCommands:
             for row in found
         ]
         return CommandResult("\n".join(lines), found)
+
+
+def _words(row: BudgetUsage) -> str:
+    """Return the usage of a budget in words, for people."""
+    if not row.calls:
+        return "nothing"
+    tokens = f"{row.tokens:,} tokens{_of(row.limit_tokens, ',')}"
+    parts = [f"{row.cached:,} of them from a cache"] if row.cached else []
+    parts += [f"{row.reasoning:,} for reasoning"] if row.reasoning else []
+    if parts:
+        tokens += f" ({', '.join(parts)})"
+    usd = f"{row.usd:.2f} USD" if row.usd >= 0.01 or not row.usd else "less than 0.01 USD"
+    calls = "1 call" if row.calls == 1 else f"{row.calls:,} calls"
+    return f"{tokens} and {usd}{_of(row.limit_usd, 'g')}, in {calls} of a language model"
 
 
 def _named(row: BudgetUsage) -> BudgetUsage:
@@ -242,6 +280,7 @@ TELL = Outline(
     about="have an agent do something in a person's conversation and with that person's rights",
     params=TellParams,
     who="admin",
+    group="agents",
 )
 
 

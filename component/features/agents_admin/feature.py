@@ -15,7 +15,7 @@ class AgentsAdminFeature(Feature):
         assert agents is not None, "the feature is used only with a model"
         return Opened(
             commands=(
-                *SpendingCommands(agents.budgets, DEFAULT_AGENT).commands(),
+                *SpendingCommands(agents.budgets, DEFAULT_AGENT, kernel.zones.of_caller).commands(),
                 *AgentCommands(agents.agents).commands(),
                 *TellCommands(kernel, agents.conversations, agents.agents).commands(),
             )

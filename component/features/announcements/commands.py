@@ -37,6 +37,7 @@ ANNOUNCE: Final = Outline(
     about="publish an announcement to everybody who follows the agent",
     params=AnnounceParams,
     who="admin",
+    group="agents",
 )
 
 

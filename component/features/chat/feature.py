@@ -1,5 +1,6 @@
 """The messages of people: commands, and what they say to agents."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from component.features.chat.handlers import MessageHandler, OccupantHandler
@@ -11,11 +12,13 @@ from component.features.chat.stages import (
     address_stage,
     command_stage,
     exchange_stage,
+    stages_without_model,
 )
 from component.features.feature import Feature, Opened
 from component.kernel.exchange_limit import ExchangeLimit
 from component.kernel.kernel import Kernel
 from component.kernel.options import agent_at
+from component.link.messages.inbound import MessageStage
 from xep.jid import JID
 
 
@@ -27,12 +30,6 @@ class ChatFeature(Feature):
     def open(self, kernel: Kernel) -> Opened:
         """Make the handlers of messages."""
         stream, settings = kernel.stream, self.settings
-        agents = AgentStages(
-            settings.agent.name,
-            None if kernel.agents is None else kernel.agents.conversations,
-            stream.addresses.agent_at,
-            kernel.tasks.pause_gate.check,
-        )
         messages = MessageHandler(
             stream.messenger,
             kernel.message_stages,
@@ -49,9 +46,19 @@ class ChatFeature(Feature):
                 address_stage(kernel.contacts.used),
                 ENCRYPTED_STAGE,
                 command_stage(kernel.commands),
-                *agents.stages(),
+                *self._agent_stages(kernel),
             ),
         )
+
+    def _agent_stages(self, kernel: Kernel) -> Sequence[MessageStage]:
+        if kernel.agents is None:
+            admins = kernel.environment.catalog.admins
+            return stages_without_model(admins.__contains__, kernel.contacts.persons.known)
+        return AgentStages(
+            kernel.agents.conversations,
+            kernel.stream.addresses.agent_at,
+            kernel.tasks.pause_gate.check,
+        ).stages()
 
     def _notices(self, kernel: Kernel) -> Notices | None:
         template = self.settings.agent.notice

@@ -2,11 +2,10 @@
 
 A line that begins with a slash is a command (`component.commands`), answered without a model, and
 so is the word "help" alone. Everything else goes to the agent at that address. Where no model is
-configured, the sender gets a hint now and then instead of an answer each time, so that two programs
-cannot answer each other forever.
+configured, each message is answered by a sentence that says what works without one.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -70,6 +69,19 @@ _TOO_MANY: Final = (
     " two programs that answer each other. I have not read your last message. If you are a person,"
     " wait for a minute without writing to me, and then send it again."
 )
+_WITHOUT_MODEL: Final = (
+    "What works without one: /skills lists what I can do for you, /run and a name does it, and"
+    " /help lists everything else."
+)
+_NO_MODEL: Final = (
+    "I can't talk yet, because my operator has not set up a language model for me."
+    f" {_WITHOUT_MODEL}"
+)
+_NO_MODEL_FOR_ADMINS: Final = (
+    "I can't talk yet, because no language model is set up. Add a section [llm] with a provider and"
+    " a model to agent.toml, check it with xmpp-agent doctor, and restart the service."
+    f" {_WITHOUT_MODEL}"
+)
 _LATE_RETRACTION: Final = "You retracted your message too late: I have already acted on it."
 
 
@@ -132,6 +144,9 @@ def command_stage(commands: Commands) -> MessageStage:
         name, *rest = message.text[1:].split(maxsplit=1) or [""]
         agent = message.conversation.agent
         asking = commands.asking(message.principal, agent, message.language, message.sender)
+        key = message_key(message)
+        if key is not None:
+            asking = msgspec.structs.replace(asking, session=key.hex())
         command = commands.get(name.casefold(), asking)
         if command is None:
             return Handled(f"There is no command /{name[:40]}. Send /help for a list.")
@@ -146,41 +161,71 @@ def command_stage(commands: Commands) -> MessageStage:
     return MessageStage(StageOrder.COMMANDS, handle)
 
 
+def stages_without_model(
+    is_admin: Callable[[JID], bool],
+    is_person: Callable[[JID, JID], bool | None],
+    now: Callable[[], datetime] = system.now,
+    clock: Callable[[], float] = anyio.current_time,
+) -> Sequence[MessageStage]:
+    """Return the stages that say what works without a model.
+
+    Args:
+        is_admin: whether a principal may set up a model.
+        is_person: whether a principal and the sender of its message are a person; None if that is
+            not known. A program gets the answer once an hour, because it may answer each message.
+        now: returns the time, for delayed messages.
+        clock: seconds that only go forward; the event loop's by default.
+    """
+    hints = Hints(clock)
+
+    async def answer(message: InboundMessage) -> Handled | None:
+        principal = message.principal
+        if principal.local is None or not (message.text or message.attachments):
+            return None  # announcements of servers and services are not conversations
+        if (late := _late(message, now())) is not None:
+            return late
+        if is_person(principal, message.sender) is False and not hints.is_due(principal):
+            return Handled()
+        return Handled(_NO_MODEL_FOR_ADMINS if is_admin(principal) else _NO_MODEL)
+
+    async def revise(message: InboundMessage) -> Handled | None:
+        if message.retracts is not None:
+            return Handled(_LATE_RETRACTION)
+        return None if message.replaces is None else await answer(message)
+
+    return (MessageStage(StageOrder.REVISIONS, revise), MessageStage(StageOrder.AGENT, answer))
+
+
 class AgentStages:
     """The stages that pass messages to the agents.
 
     Args:
-        agents: the agents that people talk with; None without a model.
+        agents: the agents that people talk with.
         agent_at: gives the name of the agent at an address of this service.
         let_in: raises StanzaError if new requests of this principal are rejected now.
         now: returns the time, for delayed messages.
-        clock: seconds that only go forward; the event loop's by default.
     """
 
     def __init__(
         self,
-        name: str,
-        agents: "Conversations | None",
+        agents: "Conversations",
         agent_at: Callable[[JID], str],
         let_in: Callable[[JID], None],
         now: Callable[[], datetime] = system.now,
-        clock: Callable[[], float] = anyio.current_time,
     ) -> None:
-        self._name = name
         self._agents = agents
         self._agent_at = agent_at
         self._let_in = let_in
         self._now = now
-        self._hints = Hints(clock)
         self._references = References()
 
     def stages(self) -> tuple[MessageStage, ...]:
         """Return the stages."""
-        revised = () if self._agents is None else (CORRECTION, RETRACTION)
-        states = () if self._agents is None else (CHAT_STATES,)
         return (
-            MessageStage(StageOrder.REVISIONS, self._take_revision, features=revised),
-            MessageStage(StageOrder.AGENT, self._say_to_agent, features=states),
+            MessageStage(
+                StageOrder.REVISIONS, self._take_revision, features=(CORRECTION, RETRACTION)
+            ),
+            MessageStage(StageOrder.AGENT, self._say_to_agent, features=(CHAT_STATES,)),
         )
 
     async def _take_revision(self, message: InboundMessage) -> Handled | None:
@@ -190,25 +235,22 @@ class AgentStages:
             return None
         # Cheogram retracts a message by an empty correction.
         body = None if message.retracts is not None else said_to_agent(message) or None
-        if self._agents is not None:
-            agent, first = self._agent_of(message), self._references.find(message, revised)
-            try:
-                if await self._agents.revised(SessionKey(agent, message.principal), first, body):
-                    self._references.add(message, first)
-                    return Handled()
-            except StorageError as error:
-                _log.error("could not revise a message", reason=str(error))
-                return Handled(_AT_FAULT)
+        agent, first = self._agent_of(message), self._references.find(message, revised)
+        try:
+            if await self._agents.revised(SessionKey(agent, message.principal), first, body):
+                self._references.add(message, first)
+                return Handled()
+        except StorageError as error:
+            _log.error("could not revise a message", reason=str(error))
+            return Handled(_AT_FAULT)
         return Handled(_LATE_RETRACTION if body is None else _LATE_CORRECTION)
 
     async def _say_to_agent(self, message: InboundMessage) -> Handled | None:
         body = said_to_agent(message)
         if not body:
             return None
-        if message.delayed and message.sent_at and self._now() - message.sent_at > _STALE:
-            return Handled(_LATE_MESSAGE.format(sent=message.sent_at))
-        if self._agents is None:
-            return Handled(None if message.delayed else self._hint(message.principal))
+        if (late := _late(message, self._now())) is not None:
+            return late
         if message.principal.local is None:
             return None  # announcements of servers and services are not conversations
         agent = JID(self._agent_of(message), message.conversation.agent.domain)
@@ -235,12 +277,12 @@ class AgentStages:
     def _agent_of(self, message: InboundMessage) -> str:
         return self._agent_at(message.conversation.agent)
 
-    def _hint(self, principal: JID) -> str | None:
-        if not self._hints.is_due(principal):
-            return None
-        return (
-            f"I am {self._name}. No model is set up, so I answer commands only: send /help or help."
-        )
+
+def _late(message: InboundMessage, now: datetime) -> Handled | None:
+    """Return the answer to a message that is too old to be acted on."""
+    if message.delayed and message.sent_at and now - message.sent_at > _STALE:
+        return Handled(_LATE_MESSAGE.format(sent=message.sent_at))
+    return None
 
 
 def _turn_id(message: InboundMessage) -> str:

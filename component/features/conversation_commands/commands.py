@@ -54,15 +54,18 @@ NEW = Outline(
     title="New conversation",
     about="start a new conversation; the old one is archived",
     params=NoParams,
-    everyday=True,
+    group="conversation",
 )
-RESET = Outline(name="reset", title="Reset", about="same as /new", params=NoParams)
+RESET = Outline(
+    name="reset", title="Reset", about="same as /new", params=NoParams, group="conversation"
+)
 FORGET = Outline(
     name="forget",
     title="Forget",
     about="delete this conversation, what I remember about you, and your schedules and watches;"
     " archived conversations and personas are kept",
     params=NoParams,
+    group="conversation",
 )
 FORGET_PERSON = Outline(
     name="forget-person",
@@ -70,12 +73,21 @@ FORGET_PERSON = Outline(
     about="delete the conversation of an agent with a person and what it remembers about them",
     params=PersonParams,
     who="admin",
+    group="people",
 )
 STOP = Outline(
-    name="stop", title="Stop", about="stop what I am doing for you", params=NoParams, everyday=True
+    name="stop",
+    title="Stop",
+    about="stop what I am doing for you",
+    params=NoParams,
+    group="everyday",
 )
 STATUS = Outline(
-    name="status", title="Status", about="show my state and this conversation", params=NoParams
+    name="status",
+    title="Status",
+    about="show my state and this conversation",
+    params=NoParams,
+    group="conversation",
 )
 
 

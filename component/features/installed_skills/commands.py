@@ -218,6 +218,7 @@ INSTALLED_SKILLS = Outline(
     about="list the skills that admins approve, and whether they are offered",
     params=NoParams,
     who="admin",
+    group="skills",
 )
 SHOW_SKILL = Outline(
     name="show-skill",
@@ -225,6 +226,7 @@ SHOW_SKILL = Outline(
     about="show what an installed skill may do, and what has changed since it was approved",
     params=SkillParams,
     who="admin",
+    group="skills",
 )
 APPROVE_SKILL = Outline(
     name="approve-skill",
@@ -232,6 +234,7 @@ APPROVE_SKILL = Outline(
     about="offer an installed skill, with the capabilities that it declares",
     params=ApproveParams,
     who="admin",
+    group="skills",
 )
 REVOKE_SKILL = Outline(
     name="revoke-skill",
@@ -239,6 +242,7 @@ REVOKE_SKILL = Outline(
     about="stop offering an installed skill, and stop its calls",
     params=SkillParams,
     who="admin",
+    group="skills",
 )
 REJECT_SKILL = Outline(
     name="reject-skill",
@@ -246,6 +250,7 @@ REJECT_SKILL = Outline(
     about="delete a proposed skill that is not approved",
     params=SkillParams,
     who="admin",
+    group="skills",
 )
 
 

@@ -117,8 +117,8 @@ MEMORY = Outline(
     about="list what I remember about you; add words to search, set KEY TEXT to write a memory,"
     " forget KEY to delete one, export or import",
     params=MemoryParams,
-    everyday=True,
     verbatim={"import": "text", "set": "text"},
+    group="everyday",
 )
 EXPORT_MEMORY = Outline(
     name="export-memory",
@@ -126,6 +126,7 @@ EXPORT_MEMORY = Outline(
     about="print what an agent remembers about a person, as JSON",
     params=PersonParams,
     who="admin",
+    group="people",
 )
 IMPORT_MEMORY = Outline(
     name="import-memory",
@@ -133,6 +134,7 @@ IMPORT_MEMORY = Outline(
     about="store the memories of an export for a person",
     params=ImportParams,
     who="admin",
+    group="people",
 )
 
 
@@ -143,6 +145,7 @@ MISSING_MEMORIES = Outline(
     " does not say whether the person has deleted them",
     params=MissingParams,
     who="admin",
+    group="people",
 )
 
 

@@ -35,6 +35,7 @@ MEMORY_HOME: Final = Outline(
     title="Memory in your account",
     about="show whether I keep what I remember about you in your account; allow or stop that",
     params=HomeParams,
+    group="conversation",
 )
 
 

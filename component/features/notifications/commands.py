@@ -94,20 +94,21 @@ QUIET = Outline(
     title="Quiet hours",
     about="set the hours in which I do not notify you",
     params=QuietParams,
-    everyday=True,
+    group="contact",
 )
 HELD = Outline(
     name="notifications",
     title="Held notifications",
     about="list the notifications that I hold for you",
     params=HeldParams,
-    everyday=True,
+    group="contact",
 )
 DROP = Outline(
     name="drop-notification",
     title="Drop a notification",
     about="delete a notification that I hold for you",
     params=DropParams,
+    group="contact",
 )
 
 

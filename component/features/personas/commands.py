@@ -70,8 +70,8 @@ PERSONA = Outline(
     title="Persona",
     about="choose my character: list, a name, reset, or create and a name",
     params=PersonaParams,
-    everyday=True,
     verbatim={"import": "toml"},
+    group="conversation",
 )
 
 

@@ -1,11 +1,13 @@
 """The command about schedules: list, add, pause, resume and remove them. It uses no model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
+from component import system
 from component.commands import (
     SEVERAL_LINES,
     AnyCommand,
@@ -18,12 +20,14 @@ from component.commands import (
 )
 from component.config.model import DEFAULT_AGENT
 from component.features.schedules.node import row_of
-from component.features.schedules.rows import Origin, Wish
+from component.features.schedules.rows import Origin, Schedule, Wish
 from component.features.schedules.schedules import ScheduleError, Schedules, sentence_of
-from component.features.schedules.skills import added_text, change, list_text
+from component.features.schedules.skills import change, only_an_offset, work_text
 from component.features.schedules.timing import EXAMPLES, TimingError
-from component.features.schedules.when import split_timing
+from component.features.schedules.when import split_timing, timing_words
+from component.kernel.contacts import PersonZones
 from component.kernel.triggers import Work
+from component.zones import spoken_time
 from xep.jid import JID
 
 _RUN: Final = "run"
@@ -66,8 +70,8 @@ SCHEDULE = Outline(
     title="Schedules",
     about="do something later or regularly: list, add, pause, resume or remove",
     params=ScheduleParams,
-    everyday=True,
     verbatim={"add": "text"},
+    group="everyday",
 )
 
 
@@ -75,9 +79,13 @@ class ScheduleCommands:
     """The command about schedules."""
 
     def __init__(
-        self, schedules: Schedules, is_agent: Callable[[str], bool] = lambda _name: True
+        self,
+        schedules: Schedules,
+        zones: PersonZones,
+        is_agent: Callable[[str], bool] = lambda _name: True,
     ) -> None:
         self._schedules = schedules
+        self._zones = zones
         self._is_agent = is_agent
 
     def commands(self) -> tuple[AnyCommand, ...]:
@@ -91,11 +99,14 @@ class ScheduleCommands:
             match params.action:
                 case "" | "list":
                     found = await self._schedules.list(owner)
-                    return CommandResult(list_text(found), [row_of(one) for one in found])
+                    text = await self._words(asking, found) or "There are no schedules."
+                    return CommandResult(text, [row_of(one) for one in found])
                 case "add":
                     return await self._add(asking, owner, params)
                 case action:
                     changed, said = await change(self._schedules, action, owner, params.name)
+                    if action == "resume":
+                        said = f"Resumed:\n{await self._words(asking, [changed])}"
                     return CommandResult(said, row_of(changed))
         except ScheduleError as error:
             blamed = error.param
@@ -127,7 +138,25 @@ class ScheduleCommands:
         wish = Wish(when=when, work=work, name=params.name, zone=zone, missed=params.missed)
         origin: Origin = "person" if is_own else "admin"
         added = await self._schedules.add(wish, origin)
-        return CommandResult(f"Added:\n{added_text(added)}", row_of(added))
+        words = await self._words(asking, [added])
+        return CommandResult(f"Added:\n{words}{only_an_offset(added)}", row_of(added))
+
+    async def _words(self, asking: Asking, schedules: Sequence[Schedule]) -> str:
+        """Return schedules as a list, in the time zone of the caller."""
+        if not schedules:
+            return ""
+        now, zone = system.now(), await self._zones.of_caller(asking)
+        whose = asking.principal is None
+        return "\n".join(_line(one, now, zone, whose=whose) for one in schedules)
+
+
+def _line(schedule: Schedule, now: datetime, zone: str, *, whose: bool) -> str:
+    definition = schedule.definition
+    when = timing_words(definition.timing, definition.when, now, zone)
+    paused = schedule.state == "paused"
+    following = "paused" if paused else f"next {spoken_time(schedule.due, now, zone)}"
+    person = f" for {definition.work.principal}" if whose else ""
+    return f"- {schedule.name}{person}: {when}, {following}: {work_text(schedule)}"
 
 
 def _owner(asking: Asking, params: ScheduleParams) -> JID | None:

@@ -71,7 +71,7 @@ class ScheduleFeature(Feature):
 
         return Opened(
             nodes=(node,),
-            commands=self._commands(self._schedules),
+            commands=self._commands(self._schedules, kernel.zones),
             loops=(DeclaredSchedules(self._schedules, self.settings, registry).run, runner.run),
             forget=forget,
         )
@@ -93,11 +93,12 @@ class ScheduleFeature(Feature):
         """Return the command about schedules."""
         zones = PersonZones(NotificationStore(storage), self.settings.agent.zone)
         goals = self.settings.llm is not None
-        return self._commands(Schedules(storage, self.settings[LIMITS], goals=goals, zones=zones))
+        schedules = Schedules(storage, self.settings[LIMITS], goals=goals, zones=zones)
+        return self._commands(schedules, zones)
 
-    def _commands(self, schedules: Schedules) -> Sequence[AnyCommand]:
+    def _commands(self, schedules: Schedules, zones: PersonZones) -> Sequence[AnyCommand]:
         is_agent = self.settings.agent_names.__contains__
-        return ScheduleCommands(schedules, is_agent).commands()
+        return ScheduleCommands(schedules, zones, is_agent).commands()
 
 
 FEATURE = ScheduleFeature

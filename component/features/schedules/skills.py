@@ -58,10 +58,15 @@ class NewSchedule(msgspec.Struct, frozen=True, kw_only=True):
     missed: Missed = "once"
 
 
+def work_text(schedule: Schedule) -> str:
+    """Return what a schedule does, in a few words."""
+    work = schedule.definition.work
+    return shorten(" ".join((work.goal or f"run {work.skill}").split()), 100)
+
+
 def line_of(schedule: Schedule) -> str:
     """Return a schedule in one line, for people."""
-    work = schedule.definition.work
-    what = shorten(" ".join((work.goal or f"run {work.skill}").split()), 100)
+    what = work_text(schedule)
     definition, zone = schedule.definition, schedule.definition.zone
     if zone_named(zone) is None:  # this system no longer has it
         zone = "UTC"
@@ -73,12 +78,16 @@ def line_of(schedule: Schedule) -> str:
 
 def added_text(schedule: Schedule) -> str:
     """A schedule that was added, for people, and what its times do not follow."""
-    line = line_of(schedule)
+    return f"{line_of(schedule)}{only_an_offset(schedule)}"
+
+
+def only_an_offset(schedule: Schedule) -> str:
+    """Return a line that says that the times of a schedule do not follow summer time, if so."""
     zone = schedule.definition.zone
     if not (is_offset(zone) and isinstance(schedule.definition.timing, Cron)):
-        return line
+        return ""
     return (
-        f"{line}\nI know only how far your clock is from UTC ({zone}), so these times do not follow"
+        f"\nI know only how far your clock is from UTC ({zone}), so these times do not follow"
         " summer time. To name your time zone, write it after the time, such as: every monday at 9"
         " Europe/Paris"
     )

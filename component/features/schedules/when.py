@@ -37,6 +37,7 @@ from component.features.schedules.timing import (
     local_instant,
     zone_of,
 )
+from component.zones import spoken_time
 
 _LONGEST: Final = 200
 _MOST_WORDS: Final = 32
@@ -101,6 +102,19 @@ def timing_text(timing: Timing, zone: str = "UTC", when: str = "") -> str:
         return f"{cron if same else f'{written}, {cron}'} ({timing.zone})"
     if timing.before is not None:
         return f"{_interval(timing.seconds)} until {local_time(timing.before, zone)}"
+    return _interval(timing.seconds)
+
+
+def timing_words(timing: Timing, when: str, now: datetime, zone: str) -> str:
+    """When a timing fires, for a person in a time zone; `when` is as written."""
+    if isinstance(timing, Once):
+        return "once"
+    if isinstance(timing, Cron):
+        written = split_zone(when, "")[0].strip() if when else ""
+        words = written or ", ".join((timing.expression, *timing.others))
+        return words if timing.zone == zone else f"{words} ({timing.zone})"
+    if timing.before is not None:
+        return f"{_interval(timing.seconds)} until {spoken_time(timing.before, now, zone)}"
     return _interval(timing.seconds)
 
 

@@ -1,55 +1,46 @@
-"""Commands about the service: help, skills, ping and contact for everybody; status, pause and
-resume for admins.
+"""Commands about the service: help, ping and contact for everybody; status, pause and resume for
+admins.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
 import msgspec
 
 from component import system
 from component.commands import (
+    GROUPS,
     AnyCommand,
     Asking,
     CommandError,
     CommandResult,
     NoParams,
     Outline,
-    shorten,
     span,
     when,
 )
+from component.features.service_commands.skill_commands import SkillCommands
+from component.features.service_commands.skill_texts import first_line, skill_text
 from component.kernel.pause_gate import PauseGate
-from component.skills.errors import SearchError
-from component.skills.registry import View
 from component.store.contacts import StoppedContacts
 from component.store.shared import PAUSED, Switches
 from component.tasks.admin import Counts, TaskAdmin
 from xep.jid import JID
 
-_SKILLS_SHOWN = 50
-_LONGEST_LINE = 200
-_WITHOUT_SLASH = "You can also send help without the slash."
+_MORE_HELP = (
+    "Send /help and the name of a command or a skill to see what it needs. You can also send help"
+    " without the slash."
+)
 
 
 class HelpParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The parameters of help.
 
     Args:
-        command: Command to explain. Default: list all commands.
+        command: Command or skill to explain. Default: list all commands.
     """
 
     command: str = ""
-
-
-class SkillsParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of skills.
-
-    Args:
-        words: Only skills that match all these words.
-    """
-
-    words: tuple[str, ...] = ()
 
 
 class CommandHelp(msgspec.Struct, frozen=True):
@@ -59,23 +50,12 @@ class CommandHelp(msgspec.Struct, frozen=True):
     about: str
 
 
-class SkillSummary(msgspec.Struct, frozen=True):
-    """A skill in a list."""
-
-    name: str
-    title: str
-    description: str
-
-
 HELP = Outline(
-    name="help", title="Help", about="list my commands", params=HelpParams, everyday=True
-)
-SKILLS = Outline(
-    name="skills",
-    title="Skills",
-    about="list what I can do for you; add words to search",
-    params=SkillsParams,
-    everyday=True,
+    name="help",
+    title="Help",
+    about="list my commands; add a name to see what it needs",
+    params=HelpParams,
+    group="everyday",
 )
 PING = Outline(name="ping", title="Ping", about="check whether I am online", params=NoParams)
 STOP = Outline(
@@ -83,71 +63,73 @@ STOP = Outline(
     title="Stop contact",
     about="stop me from writing to you first; I still answer you",
     params=NoParams,
+    group="contact",
 )
 START = Outline(
     name="start-contact",
     title="Start contact",
     about="let me write to you first again",
     params=NoParams,
+    group="contact",
 )
 
 
+class Introduction(msgspec.Struct, frozen=True):
+    """How the help text begins: the name of the agent, and whether it can talk."""
+
+    name: str
+    talks: bool
+
+    @property
+    def text(self) -> str:
+        """The first lines of the help text."""
+        if self.talks:
+            return (
+                f"Just write to me: I am {self.name}. Ask me something, or tell me what to do, in"
+                " your own words. For some things there are commands as well:"
+            )
+        return (
+            f"I am {self.name}. I can't talk yet, because no language model is set up for me. These"
+            " commands work:"
+        )
+
+
 def everybody(
-    name: str,
+    introduction: Introduction,
     offered: Callable[[Asking], Sequence[AnyCommand]],
-    view: Callable[[JID], View],
+    skills: SkillCommands,
     contacts: StoppedContacts | None = None,
 ) -> tuple[AnyCommand, ...]:
-    """Return the commands of the agent `name` for everybody that are not about tasks. `offered`
-    returns the commands that a caller may use; `view` the skills that a principal sees. `contacts`
-    are the contacts that opted out; without them the commands for that are missing.
+    """Return the commands for everybody that are not about tasks. `offered` returns the commands
+    that a caller may use. `contacts` are the contacts that opted out; without them the commands for
+    that are missing.
     """
 
     async def help_(asking: Asking, params: HelpParams) -> CommandResult:
         found = {each.name: each for each in offered(asking)}
-        helps = [CommandHelp(each.name, each.about) for each in found.values()]
-        if params.command:
-            wanted = params.command.removeprefix("/").casefold()
-            if wanted not in found:
-                raise CommandError(f"There is no command /{wanted[:40]}.", "command")
-            return CommandResult(
-                _explained(found[wanted]), CommandHelp(wanted, found[wanted].about)
-            )
-        lines = [f"/{each.name} - {each.about}" for each in helps]
-        begin = f"I am {name}. These are my commands:"
-        return CommandResult("\n".join((begin, *lines, _WITHOUT_SLASH)), helps)
-
-    async def skills(asking: Asking, params: SkillsParams) -> CommandResult:
-        if asking.principal is None:
-            raise CommandError("This works only over XMPP.")
-        seen = view(asking.principal)
-        try:
-            names = seen.names(" ".join(params.words))
-        except SearchError as error:
-            raise CommandError(str(error), "words") from None
-        if not names:
-            none = "No skill matches." if params.words else "There are no skills for you."
-            return CommandResult(none, ())
-        shown = [
-            SkillSummary(
-                skill.name,
-                skill.title or "",
-                shorten(skill.description.strip().partition("\n")[0], _LONGEST_LINE),
-            )
-            for each in names[:_SKILLS_SHOWN]
-            if (skill := seen.get(each)) is not None
-        ]
-        lines = [f"{skill.name} - {skill.description}" for skill in shown]
-        if len(names) > len(lines):
-            lines.append(f"… and {len(names) - len(lines)} more: add words to search.")
-        return CommandResult("\n".join(lines), shown)
+        if not params.command:
+            helps = [CommandHelp(each.name, each.about) for each in found.values()]
+            parts = (introduction.text, *_groups(found.values()), _MORE_HELP)
+            return CommandResult("\n\n".join(parts), helps)
+        name = params.command.strip()
+        wanted = name.removeprefix("/").casefold()
+        skill = None if name.startswith("/") and wanted in found else skills.named(asking, name)
+        if wanted in found and skill is None:
+            command = found[wanted]
+            return CommandResult(_explained(command), CommandHelp(wanted, command.about))
+        if skill is not None:
+            return CommandResult(skill_text(skill), CommandHelp(skill.name, first_line(skill)))
+        raise CommandError(
+            f"There is no command or skill called {name[:40]!r}. Send /help or /skills for a list.",
+            "command",
+        )
 
     async def ping(_asking: Asking, _params: NoParams) -> CommandResult:
         return CommandResult("pong")
 
-    found: list[AnyCommand] = [HELP.done_by(help_), SKILLS.done_by(skills), PING.done_by(ping)]
+    found = (*skills.commands(), HELP.done_by(help_), PING.done_by(ping))
     if contacts is None:
-        return tuple(found)
+        return found
     known = contacts
 
     async def stop(asking: Asking, _params: NoParams) -> CommandResult:
@@ -162,6 +144,15 @@ def everybody(
         return CommandResult("I may write to you first again.")
 
     return (*found, STOP.done_by(stop), START.done_by(start))
+
+
+def _groups(commands: Iterable[AnyCommand]) -> Iterator[str]:
+    """Yield each group of commands with its title."""
+    found = list(commands)
+    for group, title in GROUPS.items():
+        lines = [f"/{each.name} - {each.about}" for each in found if each.group == group]
+        if lines:
+            yield "\n".join((f"{title}:", *lines))
 
 
 def _explained(command: AnyCommand) -> str:

@@ -10,7 +10,14 @@ from component import VERSION
 from component.commands import Asking, CommandError, CommandResult, NoParams
 from component.config import Settings
 from component.features.feature import Feature, Opened
-from component.features.service_commands.commands import RELOAD, AdminCommands, Vitals, everybody
+from component.features.service_commands.commands import (
+    RELOAD,
+    AdminCommands,
+    Introduction,
+    Vitals,
+    everybody,
+)
+from component.features.service_commands.skill_commands import SkillCommands
 from component.kernel.kernel import Kernel
 from component.kernel.options import SOFTWARE
 from component.memory.store import missing_sentence
@@ -42,9 +49,9 @@ class ServiceCommandsFeature(Feature):
         return Opened(
             commands=(
                 *everybody(
-                    self.settings.agent.name,
+                    Introduction(self.settings.agent.name, kernel.agents is not None),
                     kernel.commands.of,
-                    environment.catalog.view,
+                    SkillCommands(environment.catalog.view, tasks.service.execute),
                     environment.stopped,
                 ),
                 *AdminCommands(

@@ -1,21 +1,15 @@
 """Commands about tasks: one's own, and for admins everybody's."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Annotated, Final, get_args
 
 import msgspec
+from anyio.lowlevel import checkpoint
 
-from component.commands import (
-    AnyCommand,
-    Asking,
-    CommandError,
-    CommandResult,
-    NoParams,
-    Outline,
-    when,
-)
+from component import system
+from component.commands import AnyCommand, Asking, CommandError, CommandResult, NoParams, Outline
 from component.features.task_commands import sheets
 from component.tasks.admin import Held, QueueLine, RefusedError, TaskAdmin
 from component.tasks.protocol import Bounds
@@ -30,6 +24,19 @@ from xep.stanza_error import StanzaError
 _IN_PROGRESS: Final[Collection[State]] = ("accepted", "running", "input-required")
 _FAILED: Final[frozenset[State]] = frozenset(("failed",))
 _MOST_READ: Final = 50
+_WHOLE_ID: Final = 24
+"""An id of so many characters or more is not the beginning of one."""
+_MOST_OWN: Final = 50
+_MOST_LISTED: Final = 1000
+
+
+async def _utc(_asking: Asking) -> str:
+    await checkpoint()
+    return "UTC"
+
+
+def _title_of(skill: str) -> str:
+    return skill
 
 
 class OwnTasks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,7 +71,7 @@ class OneTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The parameters of a command about one task.
 
     Args:
-        task: ID of the task.
+        task: ID of the task, or its beginning, as in the list.
     """
 
     task: str
@@ -85,7 +92,7 @@ TASKS = Outline(
     title="Tasks",
     about="list your tasks, the latest first",
     params=OwnTasks,
-    everyday=True,
+    group="everyday",
 )
 ALL_TASKS = Outline(
     name="tasks",
@@ -93,11 +100,17 @@ ALL_TASKS = Outline(
     about="list tasks, the latest first",
     params=AllTasks,
     who="admin",
-    everyday=True,
+    group="everyday",
 )
-TASK = Outline(name="task", title="Show a task", about="show all details of a task", params=OneTask)
+TASK = Outline(
+    name="task",
+    title="Show a task",
+    about="show all details of a task",
+    params=OneTask,
+    group="tasks",
+)
 CANCEL = Outline(
-    name="cancel", title="Cancel a task", about="cancel a task", params=OneTask, everyday=True
+    name="cancel", title="Cancel a task", about="cancel a task", params=OneTask, group="tasks"
 )
 RETRY = Outline(
     name="retry",
@@ -105,6 +118,7 @@ RETRY = Outline(
     about="start a new task that continues where a failed one stopped",
     params=RetryTask,
     who="admin",
+    group="tasks",
 )
 RELEASE = Outline(
     name="release",
@@ -112,6 +126,7 @@ RELEASE = Outline(
     about="run a task again that was set aside after repeated crashes",
     params=OneTask,
     who="admin",
+    group="tasks",
 )
 
 
@@ -121,13 +136,25 @@ QUEUES = Outline(
     about="list the named queues, their limits, and their running and waiting tasks",
     params=NoParams,
     who="admin",
+    group="tasks",
 )
+
+
+class Readers(msgspec.Struct, frozen=True):
+    """What texts for people need: `title` returns the title of a skill by its name, `zone` the name
+    of the time zone of a caller.
+    """
+
+    title: Callable[[str], str] = _title_of
+    zone: Callable[[Asking], Awaitable[str]] = _utc
+
+
+_OPERATOR_ONLY: Final = Readers()
 
 
 class TaskCommands:
     """The commands about tasks. Without `tasks` there are none about one's own, as for the
-    operator. `bounds` are the retention limits of one principal; `title_of` returns the title of a
-    skill.
+    operator. `bounds` are the retention limits of one principal.
     """
 
     def __init__(
@@ -135,12 +162,12 @@ class TaskCommands:
         task_admin: TaskAdmin,
         tasks: TaskService | None = None,
         bounds: Bounds | None = None,
-        title_of: Callable[[str], str] = str,
+        readers: Readers = _OPERATOR_ONLY,
     ) -> None:
-        self._title_of = title_of
         self._bounds = bounds
         self._task_admin = task_admin
         self._tasks = tasks
+        self._readers = readers
 
     def commands(self) -> tuple[AnyCommand, ...]:
         """Return all of them."""
@@ -160,7 +187,7 @@ class TaskCommands:
         with _as_command_error():
             found = await tasks.list(who, at, query)
         lines = [sheets.task_line(task) for task in found.tasks]
-        text = _lines_text(lines, params.state)
+        text = await self._lines_text(asking, lines, params.state)
         if found.page is not None and found.page.count is None:  # the page does not contain all
             text += "\nThere are older ones: give a state, or a higher limit (up to 50)."
         if found.ended and self._bounds is not None:
@@ -176,29 +203,34 @@ class TaskCommands:
             principal = str(asking.principal)
         found = await self._task_admin.list_all(params.state, principal, params.limit)
         lines = [sheets.task_line(held.task, held.principal) for held in found]
-        return CommandResult(_lines_text(lines, params.state), lines)
+        return CommandResult(await self._lines_text(asking, lines, params.state), lines)
 
     async def _show(self, asking: Asking, params: OneTask) -> CommandResult:
+        task = await self._id(asking, params.task)
         if asking.admin:
-            return _task_result(await self._task_admin.show(params.task))
+            return await self._task_result(asking, await self._task_admin.show(task))
         tasks, who, at = self._theirs(asking)
         with _as_command_error():
-            return _task_result(await tasks.get(who, at, params.task))
+            return await self._task_result(asking, await tasks.get(who, at, task))
 
     async def _end(self, asking: Asking, params: OneTask) -> CommandResult:
+        task = await self._id(asking, params.task)
         if asking.admin:
-            return _task_result(await self._task_admin.cancel(params.task))
+            return await self._task_result(asking, await self._task_admin.cancel(task))
         tasks, who, at = self._theirs(asking)
         with _as_command_error():
-            return _task_result(await tasks.cancel(who, at, Cancel(id=params.task)))
+            return await self._task_result(asking, await tasks.cancel(who, at, Cancel(id=task)))
 
-    async def _again(self, _asking: Asking, params: RetryTask) -> CommandResult:
+    async def _again(self, asking: Asking, params: RetryTask) -> CommandResult:
+        task = await self._id(asking, params.task)
         with _as_command_error():
-            return _task_result(await self._task_admin.retry(params.task, force=params.force))
+            held = await self._task_admin.retry(task, force=params.force)
+            return await self._task_result(asking, held)
 
-    async def _release(self, _asking: Asking, params: OneTask) -> CommandResult:
+    async def _release(self, asking: Asking, params: OneTask) -> CommandResult:
+        task = await self._id(asking, params.task)
         with _as_command_error():
-            return _task_result(await self._task_admin.release(params.task))
+            return await self._task_result(asking, await self._task_admin.release(task))
 
     async def _queues(self, _asking: Asking, _params: NoParams) -> CommandResult:
         lines = list(await self._task_admin.queues())
@@ -207,23 +239,55 @@ class TaskCommands:
     async def _titles(self, states: Collection[State], asking: Asking) -> Mapping[str, str]:
         """Return titles of the latest tasks in some states, by id: one's own, or an admin's all."""
         if asking.admin:
-            held = await self._task_admin.list_all(None, None, _MOST_READ)
-            found = [(one.task, one.principal) for one in held]
+            held = await self._task_admin.list_all(None, None, _MOST_OWN)
+            lines = [sheets.task_line(one.task, one.principal) for one in held]
         else:
             tasks, who, at = self._theirs(asking)
-            listed = await tasks.list(who, at, TaskList(page=ResultSet(max=_MOST_READ)))
-            found = [(task, "") for task in listed.tasks]
-        return {
-            task.id: self._title(task, principal)
-            for task, principal in found
-            if task.state in states
-        }
+            listed = await tasks.list(who, at, TaskList(page=ResultSet(max=_MOST_OWN)))
+            lines = [sheets.task_line(task) for task in listed.tasks]
+        wording = await self._wording(asking)
+        return {line.id: sheets.line_text(line, wording) for line in lines if line.state in states}
 
-    def _title(self, task: Task, principal: str) -> str:
-        title = f"{self._title_of(task.skill or '')}, {task.state}"
-        if task.created is not None:
-            title += f", {when(task.created)}"
-        return f"{title}, for {principal}" if principal else title
+    async def _id(self, asking: Asking, given: str) -> str:
+        """Return the id of a task that is in the list of the caller and begins so, or what was
+        given. Raises CommandError if there are several.
+        """
+        if len(given) >= _WHOLE_ID:
+            return given
+        if asking.admin:
+            known = await self._task_admin.list_all(None, None, _MOST_LISTED)
+            ids = [held.task.id for held in known]
+        else:
+            tasks, who, at = self._theirs(asking)
+            page = TaskList(page=ResultSet(max=_MOST_OWN))
+            with _as_command_error():
+                ids = [task.id for task in (await tasks.list(who, at, page)).tasks]
+        found = [one for one in ids if one.startswith(given)]
+        if given in found or not found:
+            return given
+        if len(found) > 1:
+            raise CommandError(f"Several tasks begin with {given}: give more of the id.", "task")
+        return found[0]
+
+    async def _wording(self, asking: Asking) -> sheets.Wording:
+        zone = await self._readers.zone(asking)
+        return sheets.Wording(title=self._readers.title, now=system.now(), zone=zone)
+
+    async def _lines_text(
+        self, asking: Asking, lines: Sequence[sheets.TaskLine], state: State | None
+    ) -> str:
+        if lines:
+            return sheets.list_text(lines, await self._wording(asking))
+        return "There are no tasks." if state is None else f"There are no tasks that are {state}."
+
+    async def _task_result(self, asking: Asking, task: Held | Task | None) -> CommandResult:
+        if task is None:
+            raise CommandError("There is no such task here.", "task")
+        if isinstance(task, Held):
+            sheet = sheets.sheet_of(task.task, task.principal, task.requester, task.target)
+        else:
+            sheet = sheets.sheet_of(task)
+        return CommandResult(sheets.task_text(sheet, await self._wording(asking)), sheet)
 
     def _theirs(self, asking: Asking) -> tuple[TaskService, JID, JID]:
         if self._tasks is None or asking.principal is None or asking.at is None:
@@ -231,25 +295,10 @@ class TaskCommands:
         return self._tasks, asking.principal, asking.at
 
 
-def _task_result(task: Held | Task | None) -> CommandResult:
-    if task is None:
-        raise CommandError("There is no such task here.", "task")
-    if isinstance(task, Held):
-        sheet = sheets.sheet_of(task.task, task.principal, task.requester, task.target)
-    else:
-        sheet = sheets.sheet_of(task)
-    return CommandResult(sheets.task_text(sheet), sheet)
-
-
 def _queue_text(line: QueueLine) -> str:
     bounds = "no limits" if line.limit is None else f"at most {line.limit} at once"
     rate = "" if line.per_minute is None else f", {line.per_minute:g} a minute"
     return f"{line.name}: {line.running} running, {line.waiting} waiting ({bounds}{rate})"
-
-
-def _lines_text(lines: Sequence[sheets.TaskLine], state: State | None) -> str:
-    none = "There are no tasks." if state is None else f"There are no tasks that are {state}."
-    return "\n".join(map(sheets.task_line_text, lines)) or none
 
 
 @contextmanager

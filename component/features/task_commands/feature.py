@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from component.commands import AnyCommand
 from component.features.feature import Feature, Opened
-from component.features.task_commands.commands import TaskCommands
+from component.features.task_commands.commands import Readers, TaskCommands
 from component.kernel.kernel import Kernel
 from component.kernel.options import task_limits
 from component.store import Storage
@@ -19,11 +19,12 @@ class TaskCommandsFeature(Feature):
         tasks = kernel.tasks
         registry = kernel.environment.catalog.registry
 
-        def title_of(name: str) -> str:
-            skill = registry.get(name)
+        def title(name: str) -> str:
+            skill = registry.get(name) or tasks.internal.get(name)
             return name if skill is None else skill.title
 
-        commands = TaskCommands(tasks.task_admin, tasks.service, tasks.limits.kept, title_of)
+        readers = Readers(title, kernel.zones.of_caller)
+        commands = TaskCommands(tasks.task_admin, tasks.service, tasks.limits.kept, readers)
         return Opened(commands=commands.commands())
 
     def offline_commands(self, storage: Storage) -> Sequence[AnyCommand]:

@@ -1,13 +1,16 @@
 """Task results of commands: rows and sheets for programs, and the same in words."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
-from component.commands import shorten, when
+from component.commands import shorten
 from component.tasks.outputs import text_of
 from component.tasks.protocol import Bounds
+from component.tasks.rows import TERMINAL
+from component.zones import spoken_time
 from xep.fluux_agent.task import Task
 
 _LONGEST_TEXT = 2000
@@ -97,37 +100,94 @@ def sheet_of(
     )
 
 
-def task_line_text(line: TaskLine) -> str:
-    """Return a task of a list in words."""
-    parts = [line.id, line.skill, line.state]
-    if line.fraction is not None:
-        parts.append(f"{line.fraction:.0%}")
-    if line.doing:
-        parts.append(line.doing)
+class Wording(msgspec.Struct, frozen=True, kw_only=True):
+    """How tasks are put into words for one reader.
+
+    Attributes:
+        title: returns the title of a skill by its name.
+        now: the time.
+        zone: the name of the reader's time zone.
+    """
+
+    title: Callable[[str], str]
+    now: datetime
+    zone: str = "UTC"
+
+    def time(self, moment: datetime) -> str:
+        """Return a time in words."""
+        return spoken_time(moment, self.now, self.zone)
+
+
+_STATES: Final[Mapping[str, str]] = {
+    "accepted": "waits to begin",
+    "running": "is running",
+    "input-required": "waits for an answer",
+    "cancelling": "is being cancelled",
+    "completed": "is done",
+    "failed": "failed",
+    "rejected": "was rejected",
+    "cancelled": "was cancelled",
+}
+_SHORTEST_ID: Final = 4
+
+
+def state_words(state: str) -> str:
+    """Return the state of a task in words."""
+    return _STATES.get(state, state)
+
+
+def short_ids(ids: Sequence[str]) -> Mapping[str, str]:
+    """Return the beginning of each id that tells it from the others."""
+    length = _SHORTEST_ID
+    while len({one[:length] for one in ids}) < len(set(ids)):
+        length += 1
+    return {one: one[:length] for one in ids}
+
+
+def list_text(lines: Sequence[TaskLine], wording: Wording) -> str:
+    """Return a list of tasks in words, each with an id that commands take."""
+    ids = short_ids([line.id for line in lines])
+    return "\n".join(f"- {line_text(line, wording)} (id {ids[line.id]})" for line in lines)
+
+
+def line_text(line: TaskLine, wording: Wording) -> str:
+    """Return a task in words, without its id."""
+    text = f"{wording.title(line.skill)} {state_words(line.state)}"
     if line.principal:
-        parts.append(f"for {line.principal}")
-    if line.created:
-        parts.append(f"since {when(line.created)}")
-    return " ".join(parts)
+        text += f" for {line.principal}"
+    text += "".join(f", {one}" for one in _progress(line))
+    if line.created is None:
+        return text
+    if line.state in TERMINAL:
+        return f"{text}, {wording.time(line.updated or line.created)}"
+    return f"{text}, since {wording.time(line.created)}"
 
 
-def task_text(sheet: TaskSheet) -> str:
+def _progress(line: TaskLine) -> Iterator[str]:
+    if line.fraction is not None:
+        yield f"{line.fraction:.0%}"
+    if line.doing:
+        yield line.doing
+
+
+def task_text(sheet: TaskSheet, wording: Wording) -> str:
     """Return a whole task in words."""
-    return "\n".join(_task_lines(sheet))
+    return "\n".join(_task_lines(sheet, wording))
 
 
-def _task_lines(sheet: TaskSheet) -> Iterable[str]:
-    yield f"Task {sheet.id}: {sheet.skill} is {sheet.state}."
+def _task_lines(sheet: TaskSheet, wording: Wording) -> Iterator[str]:
+    whose = f" for {sheet.principal}" if sheet.principal else ""
+    yield f"{wording.title(sheet.skill)}{whose} {state_words(sheet.state)}."
     if sheet.principal:
-        yield f"For {sheet.principal}."
+        yield f"Its id is {sheet.id}."
     if sheet.created:
-        changed = f", changed {when(sheet.updated)}" if sheet.updated else ""
-        yield f"Started {when(sheet.created)}{changed}."
+        started = f"It was started {wording.time(sheet.created)}"
+        ended = sheet.updated if sheet.state in TERMINAL else None
+        yield f"{started} and ended {wording.time(ended)}." if ended else f"{started}."
     if sheet.deadline:
-        yield f"Deadline {when(sheet.deadline)}."
-    if sheet.fraction is not None or sheet.doing:
-        done = "" if sheet.fraction is None else f"{sheet.fraction:.0%} "
-        yield f"Progress: {done}{sheet.doing or ''}".rstrip()
+        yield f"Its result is wanted until {wording.time(sheet.deadline)}."
+    if progress := ", ".join(_progress(sheet)):
+        yield f"Progress: {progress}"
     if sheet.question:
         yield f"It is waiting for an answer: {sheet.question}"
     if sheet.failure is not None or sheet.conditions:

@@ -27,7 +27,7 @@ WATCH = Outline(
     title="Watches",
     about="list, show, pause, resume or remove what I watch for you",
     params=WatchParams,
-    everyday=True,
+    group="contact",
 )
 
 

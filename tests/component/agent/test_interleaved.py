@@ -483,7 +483,8 @@ def test_each_message_is_answered_once_in_any_interleaving(
         texts = {
             one.turn: one.content for one in asked if isinstance(one, Said) and one.role == "user"
         }
-        for id_ in story.corrected - story.taken_back:
+        # A stop in the same moment may record the earlier text.
+        for id_ in () if story.stopped else story.corrected - story.taken_back:
             assert texts.get(id_, "something else") == "something else"
         for id_, outcomes in story.told.items():
             assert bool(outcomes) == (id_ in story.taken), "each command is told what came of it"

@@ -200,7 +200,7 @@ def test_the_show_is_whole_in_plain_text_and_leaves_nothing_behind(
     assert steps(text)
     assert all(len(line) <= 110 for line in text.splitlines())
     assert "Log in with a client of your own" not in text
-    assert "language model" not in text
+    assert "Chat with the language model" not in text
 
 
 @pytest.mark.thorough
@@ -398,7 +398,7 @@ def test_it_stays_up_for_a_client_of_ones_own_on_another_port_if_its_own_is_take
                 you.messages.take(from_(domain, "chat")).findtext("{*}body", "") for _ in range(2)
             )
             assert notice.startswith("I am Demo agent, an automated agent")
-            assert "echo - " in answer
+            assert " (echo): " in answer
             you.send_raw(f"<presence to='{domain}' type='subscribe'/>")
             you.presences.take(from_(domain))
             # Whoever it does not name is refused.

@@ -15,7 +15,8 @@ from component.features.adhoc.handlers import (
 )
 from component.features.adhoc.sessions import CommandSessions
 from component.features.discovery.handlers import Discovery
-from component.features.service_commands.commands import everybody
+from component.features.service_commands.commands import Introduction, everybody
+from component.features.service_commands.skill_commands import SkillCommands
 from component.kernel.adhoc import AdHocRequest, Offers
 from component.kernel.disco import Disco, Facts
 from component.link.router.table import Host
@@ -123,7 +124,15 @@ class CommandBench:
             return all_commands.of(asking)
 
         all_commands = Commands(
-            (*everybody("Assistant", offered, self.view, Contacts()), *commands),
+            (
+                *everybody(
+                    Introduction("Assistant", talks=True),
+                    offered,
+                    SkillCommands(self.view),
+                    Contacts(),
+                ),
+                *commands,
+            ),
             [JID.parse(jid) for jid in admins],
         )
         offers: tuple[Offers, ...] = (

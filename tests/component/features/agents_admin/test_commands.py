@@ -111,14 +111,15 @@ def test_only_admins_change_agents_and_see_the_budget() -> None:
 async def test_usage_is_that_of_who_asks() -> None:
     asking = table().asking(ALICE, JID.parse("researcher@agent.example"))
     answer = await run("usage", asking)
-    assert answer.text.splitlines() == [
-        "Today (UTC):",
-        "You: 1,200 tokens of 5,000, 0.5000 USD, in 1 call of a model.",
+    *lines, renewed = answer.text.splitlines()
+    assert lines == [
+        "Today you have used 1,200 tokens of 5,000 and 0.50 USD, in 1 call of a language model.",
         (
-            "This agent, for all people: 9 tokens (4 cached, 3 reasoning), 0.2500 USD of 1.5, in 2"
-            " calls of a model."
+            "For everybody together, this agent has used 9 tokens (4 of them from a cache, 3 for"
+            " reasoning) and 0.25 USD of 1.5, in 2 calls of a language model."
         ),
     ]
+    assert renewed == "I start to count anew tomorrow at 0:00 UTC."
     assert isinstance(answer.value, list)
     assert answer.value[1].of == "researcher"
     with pytest.raises(CommandError):

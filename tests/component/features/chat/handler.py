@@ -14,13 +14,13 @@ from component.features.chat.stages import (
     AgentStages,
     command_stage,
     exchange_stage,
+    stages_without_model,
 )
 from component.kernel.exchange_limit import ExchangeLimit
 from component.link.messages.inbound import MessageStage
 
 
 def message_handler(
-    name: str,
     messages: Any,
     commands: Commands,
     more: Sequence[MessageStage] = (),
@@ -29,6 +29,8 @@ def message_handler(
     agent_at: Callable[[Any], str] = lambda at: at.local or "assistant",
     let_in: Callable[[Any], None] = lambda _: None,
     limit: ExchangeLimit | None = None,
+    is_admin: Callable[[Any], bool] = lambda _: False,
+    is_person: Callable[[Any, Any], bool | None] = lambda _principal, _sender: None,
     clock: Callable[[], float] = anyio.current_time,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     **ports: Any,
@@ -38,7 +40,11 @@ def message_handler(
         *([] if limit is None else [exchange_stage(limit)]),
         ENCRYPTED_STAGE,
         command_stage(commands),
-        *AgentStages(name, agents, agent_at, let_in, now, clock).stages(),
+        *(
+            stages_without_model(is_admin, is_person, now, clock)
+            if agents is None
+            else AgentStages(agents, agent_at, let_in, now).stages()
+        ),
     ]
     stages.sort(key=attrgetter("order"))
     return MessageHandler(messages, stages, now=now, **ports)

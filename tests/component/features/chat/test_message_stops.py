@@ -50,7 +50,7 @@ async def test_a_message_is_taken_in_or_comes_back(
     async with open_storage() as storage:
         await storage.write(lambda database: database.execute("CREATE TABLE taken (body TEXT)"))
         sent: list[Message | Presence] = []
-        handler = message_handler("A", Sent(sent), Commands(()), agents=Listener(storage))
+        handler = message_handler(Sent(sent), Commands(()), agents=Listener(storage))
         limit_s = 3600.0 if stops_by == "drain" else 0.0005 * (checkpoints or 0)
         bench = Bench(handler.routes(), request_timeout_s=limit_s)
         async with bench.running():
@@ -88,7 +88,7 @@ class Notices:
 async def test_a_message_that_was_answered_does_not_come_back() -> None:
     """Only the notice before the answer is still waited for when the service stops."""
     sent: list[Message | Presence] = []
-    handler = message_handler("A", Sent(sent), Commands(()), notices=Notices())
+    handler = message_handler(Sent(sent), Commands(()), notices=Notices())
     bench = Bench(handler.routes())
     async with bench.running():
         body = element("body", "/nosuch")

@@ -64,7 +64,7 @@ class Talk:
 
         outline = Outline(name="note", title="Note", about="note it", params=NoParams)
         handler = message_handler(
-            *("Assistant", Sent(self.sent), Commands([outline.done_by(note)])),
+            *(Sent(self.sent), Commands([outline.done_by(note)])),
             agents=self.listener,
             let_in=self._let_in,
         )

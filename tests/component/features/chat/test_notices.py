@@ -12,7 +12,8 @@ from component.app.schema import SCHEMA
 from component.commands import Commands
 from component.features.chat.notices import Notices
 from component.features.chat.rows import NoticeStore
-from component.features.service_commands.commands import everybody
+from component.features.service_commands.commands import Introduction, everybody
+from component.features.service_commands.skill_commands import SkillCommands
 from component.policy.persons import Persons
 from component.store import Storage, StorageError
 from tests.component.features.chat.handler import message_handler
@@ -68,12 +69,12 @@ class Talk:
     def __init__(self, store: Any, info: Any = a_person, *, flushes: bool = True) -> None:
         self.sent: list[Message | Presence] = []
         self.flushes = flushes
-        self.commands = Commands(everybody("Assistant", lambda _: (), lambda _: None))  # type: ignore[arg-type, return-value]
+        skills = SkillCommands(lambda _: None)
+        self.commands = Commands(everybody(Introduction("A", talks=True), lambda _: (), skills))
         notices = Notices(
             store, Persons(info, OURS.is_own), agent_at, lambda agent: NOTICE, self._flushed
         )
         self.handler = message_handler(
-            "Assistant",
             Sent(self.sent),
             self.commands,
             agents=Listener(self.sent.append),

@@ -54,7 +54,7 @@ def bench(clock: Clock, *, joined: bool = True) -> Bench:
     nothing: Any = NoAgent()
     messenger: Any = Messenger(output)
     occupants = OccupantHandler(messenger, admits, is_room, clock)
-    messages = message_handler("Assistant", messenger, nothing, agents=nothing, clock=clock)
+    messages = message_handler(messenger, nothing, agents=nothing, clock=clock)
     version = IQRoute("get", Version, lambda _request: Version(name="agent", version="1"))
     routes = [*occupants.routes(), *messages.routes(), version]
     made.append(Bench(routes, admits=lambda who: admits(who) and not is_room(who)))

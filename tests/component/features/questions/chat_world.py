@@ -34,7 +34,7 @@ from xep.stanza import Message, Presence
 PHONE = "alice@a.example/phone"
 ALICE = JID.parse("alice@a.example")
 BOB = "bob@b.example/desk"
-HINT = "No model is set up"
+HINT = "I can't talk yet"
 READING_MS = 5_000
 RIVER = {
     "type": "object",
@@ -59,7 +59,7 @@ class World:
         self._ids = (f"m{number}" for number in count(1))
         words = Questions(clock=lambda: moment(self.ledger.now))
         self.message = message_handler(
-            *("Assistant", Sent(self.sent), Commands(()), [ChatAnswers(self, words).stage()]),
+            *(Sent(self.sent), Commands(()), [ChatAnswers(self, words).stage()]),
             clock=lambda: 0.0,
             now=lambda: moment(NOON),
         )

@@ -159,7 +159,7 @@ class Reports:
     def __init__(self) -> None:
         self.output = ListOutput()
         messenger = Messenger(self.output)
-        self.bench = Bench(message_handler("Assistant", messenger, Commands(())).routes())
+        self.bench = Bench(message_handler(messenger, Commands(())).routes())
         agent = JID.parse(AGENT)
         self.delivery = messenger.send(
             OutboundMessage(

@@ -145,7 +145,7 @@ class Talk:
         self.waiting: dict[str | None, str | None] = {}
         self.broken = False
         self.sent: list[Message | Presence] = []
-        handler = message_handler("Assistant", Sent(self.sent), Commands(()), agents=self)
+        handler = message_handler(Sent(self.sent), Commands(()), agents=self)
         self.bench = Bench(handler.routes())
 
     async def received(self, request: TurnRequest) -> None:

@@ -38,7 +38,7 @@ class Talk:
         outline = Outline(name="note", title="Note", about="note it", params=NoParams)
         questions: Any = _Questions(self)
         handler = message_handler(
-            *("Assistant", Sent(self.sent), Commands([outline.done_by(note)])),
+            *(Sent(self.sent), Commands([outline.done_by(note)])),
             [Dialogues(questions, _Dialogue(self), lambda at: at.local or "assistant").stage()],
             clock=lambda: 0.0,
         )
@@ -146,7 +146,7 @@ async def test_help_is_no_answer_unless_it_is_a_reply(talk: Talk) -> None:
 
 async def test_where_nothing_is_asked_a_message_is_what_it_was(talk: Talk) -> None:
     talk.asking.clear()
-    assert "No model is set up" in (await talk.say("Hello?") or "")
+    assert "I can't talk yet" in (await talk.say("Hello?") or "")
 
 
 async def test_a_disk_that_refuses_is_told(talk: Talk) -> None:

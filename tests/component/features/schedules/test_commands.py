@@ -20,12 +20,30 @@ def asking(who: JID = JULIET, *, admin: bool = False) -> Asking:
     return Asking(principal=who, at=AT, agent="assistant", admin=admin)
 
 
+PHONE = JID.parse(f"{JULIET}/phone")
+
+
+class Zones(PersonZones):
+    """The time zones of people, of which only their clients know."""
+
+    default = "UTC"
+
+    def __init__(self, zone: str = "UTC") -> None:
+        self.zone = zone
+        self.asked: list[tuple[JID, JID | None]] = []
+
+    async def of(self, person: JID, at: JID | None = None) -> str:
+        self.asked.append((person, at))
+        return self.zone
+
+
 class Client:
     """Somebody who gives the command."""
 
     def __init__(self, storage: Storage) -> None:
         self.schedules = Schedules(storage, ScheduleLimits())
-        (found,) = ScheduleCommands(self.schedules, {"assistant", "other"}.__contains__).commands()
+        agents = {"assistant", "other"}
+        (found,) = ScheduleCommands(self.schedules, Zones(), agents.__contains__).commands()
         self.command: Command[ScheduleParams] = found
 
     async def says(self, words: str, who: Asking | None = None) -> str:
@@ -102,7 +120,7 @@ async def test_admins_and_the_operator_name_a_person(storage: Storage) -> None:
     assert found.agent == "other"
     assert "- r:" in await client.says(f"list for={JULIET}", admin)
     assert await client.says("list", admin) == "There are no schedules."
-    assert "- r:" in await client.says("list", OPERATOR), "the operator sees all"
+    assert f"- r for {JULIET}:" in await client.says("list", OPERATOR), "the operator sees all"
     for bad in ("nobody", "romeo@example.org/phone", "@"):
         with pytest.raises(CommandError, match=r"address"):
             await client.says(f"list for={bad}", admin)
@@ -112,40 +130,23 @@ async def test_admins_and_the_operator_name_a_person(storage: Storage) -> None:
     assert await client.says(f"remove {found.id}", OPERATOR) == "Removed r."
 
 
-PHONE = JID.parse(f"{JULIET}/phone")
-
-
-class Zones(PersonZones):
-    """The time zones of people, of which only their clients know."""
-
-    default = "UTC"
-
-    def __init__(self, zone: str) -> None:
-        self.zone = zone
-        self.asked: list[tuple[JID, JID | None]] = []
-
-    async def of(self, person: JID, at: JID | None = None) -> str:
-        self.asked.append((person, at))
-        return self.zone
-
-
 async def test_a_time_is_in_the_zone_of_the_client_that_says_it_and_shows_it(
     storage: Storage,
 ) -> None:
     client, zones = Client(storage), Zones("UTC+09:00")
     client.schedules = Schedules(storage, ScheduleLimits(), zones=zones)
-    (client.command,) = ScheduleCommands(client.schedules).commands()
+    (client.command,) = ScheduleCommands(client.schedules, zones).commands()
     who = Asking(principal=JULIET, client=PHONE, at=AT, agent="assistant")
     said = await client.says("add every monday at 9: sum up my week", who)
-    assert zones.asked == [(PHONE, AT)]
-    assert "every monday at 9, 0 9 * * 1 (UTC+09:00), next 2" in said
+    assert set(zones.asked) == {(PHONE, AT)}
+    assert ": every monday at 9, next " in said
+    assert " at 9:00: sum up my week" in said
     assert "I know only how far your clock is from UTC (UTC+09:00)" in said
     (found,) = await client.schedules.list(JULIET)
     assert (found.definition.zone, found.due.hour, found.due.weekday()) == ("UTC+09:00", 0, 0)
-    assert "09:00 UTC+09:00: sum up my week" in await client.says("", who)
+    assert " at 9:00: sum up my week" in await client.says("", who)
     named = await client.says("add every day at 9 and 18 Europe/Paris: look", who)
-    assert "every day at 9 and 18, 0 9,18 * * * (Europe/Paris), next" in named
-    assert "09:00 Europe/Paris" in named or "18:00 Europe/Paris" in named
+    assert ": every day at 9 and 18 (Europe/Paris), next " in named
     assert "I know only" not in named
 
 
@@ -159,8 +160,8 @@ async def test_a_time_that_is_not_understood_whole_adds_no_schedule(storage: Sto
 async def test_an_admin_adds_a_time_of_the_person_for_whom_it_is(storage: Storage) -> None:
     client, zones = Client(storage), Zones("Asia/Tokyo")
     client.schedules = Schedules(storage, ScheduleLimits(), zones=zones)
-    (client.command,) = ScheduleCommands(client.schedules).commands()
+    (client.command,) = ScheduleCommands(client.schedules, zones).commands()
     admin = Asking(principal=ROMEO, client=JID.parse(f"{ROMEO}/x"), at=AT, admin=True)
     texts = {"action": "add", "when": "every day at 9", "goal": "Look.", "for": str(JULIET)}
     await client.command.run(admin, SCHEDULE.read([*texts.items()]))
-    assert zones.asked == [(JULIET, AT)]
+    assert zones.asked[0] == (JULIET, AT)
