@@ -139,10 +139,11 @@ def _read_form(schema: Schema, form: Form) -> dict[str, Any] | None:
     try:
         values = msgspec.json.decode(form_values(form, schema, NAMESPACE))
     except InvalidForm as error:
-        name, reason = next(iter(error.reasons.items()))
+        (name, reason), *others = error.reasons.items()
         if name == FORM_TYPE:
             raise errors.malformed(str(error)) from None
-        raise errors.invalid_param(name, reason) from None
+        said = "; ".join((reason, *(f"{other}: {why}" for other, why in others)))
+        raise errors.invalid_param(name, said) from None
     return {key: _plain(value) for key, value in values.items()}
 
 

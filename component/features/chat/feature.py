@@ -1,10 +1,14 @@
 """The messages of people: commands, and what they say to agents."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar
 
+import anyio
+
+from component.features.chat.files import EVERY_S, FileOffers, file_stage
 from component.features.chat.handlers import MessageHandler, OccupantHandler
-from component.features.chat.notices import Notices
+from component.features.chat.notices import Hints, Notices
 from component.features.chat.rows import NoticeStore
 from component.features.chat.stages import (
     ENCRYPTED_STAGE,
@@ -18,7 +22,7 @@ from component.features.feature import Feature, Opened
 from component.kernel.exchange_limit import ExchangeLimit
 from component.kernel.kernel import Kernel
 from component.kernel.options import agent_at
-from component.link.messages.inbound import MessageStage
+from component.link.messages.inbound import Attachment, MessageStage
 from xep.jid import JID
 
 
@@ -39,12 +43,14 @@ class ChatFeature(Feature):
         )
         admits = kernel.environment.catalog.admits
         occupants = OccupantHandler(stream.messenger, admits, stream.is_room)
+        hints = Hints(anyio.current_time, EVERY_S)
         return Opened(
-            handlers=(messages, occupants),
+            handlers=(messages, occupants, FileOffers(stream.messenger, hints)),
             message_stages=(
                 exchange_stage(ExchangeLimit(settings.limits.messages_per_sender)),
                 address_stage(kernel.contacts.used),
                 ENCRYPTED_STAGE,
+                file_stage(hints, partial(_is_readable, kernel)),
                 command_stage(kernel.commands),
                 *self._agent_stages(kernel),
             ),
@@ -76,6 +82,15 @@ class ChatFeature(Feature):
             text,
             kernel.stream.handled,
         )
+
+
+def _is_readable(kernel: Kernel, principal: JID, file: Attachment) -> bool:
+    """Return whether a model can read a file for a principal, by the skill for web pages."""
+    if kernel.agents is None or not file.url.lower().startswith(("https://", "http://")):
+        return False
+    if (file.media_type or "").startswith(("audio/", "image/", "video/")):
+        return False
+    return kernel.environment.catalog.view(principal).get("url_fetch") is not None
 
 
 FEATURE = ChatFeature

@@ -1,6 +1,7 @@
 """Messages from people (RFC 6121 §5): each passes a list of stages until one of them handles it.
 
-    duplicates · too many · encrypted · answers · corrections and retractions · commands · the agent
+    duplicates · too many · encrypted · files · answers · corrections and retractions · commands
+    · the agent
 
 Features contribute the stages (`component.link.messages.inbound.MessageStage`). Each person gets
 one notice, before the first answer, that the agent is a machine (`notices.py`).
@@ -175,13 +176,16 @@ class MessageHandler:
             return
         for stage in self._stages:
             handled = await stage.handle(message)
-            if handled is not None:
+            if handled is None:
+                continue
+            if not handled.goes_on:
                 if handled.is_read:
                     self._acknowledge(message)
                 else:
                     self._duplicates.forget(message)
-                if handled.reply is not None:
-                    self._reply(message, handled.reply)
+            if handled.reply is not None:
+                self._reply(message, handled.reply)
+            if not handled.goes_on:
                 return
 
     def _acknowledge(self, message: InboundMessage) -> None:
@@ -236,12 +240,17 @@ def _says_something(message: InboundMessage) -> bool:
 _log = structlog.get_logger("component.message")
 
 _TYPES: Final = frozenset(("chat", "normal"))
+_EVERY_S: Final = 60.0
 _NOT_HERE: Final = "I can't talk in rooms yet. Please write to me directly: {address}"
 _NO_ROOMS: Final = "I can't take part in rooms yet. Please write to me directly: {address}"
 
 
 class OccupantHandler:
     """Answers occupants and invitations.
+
+    A room passes an invitation on (XEP-0045 §7.8.2), and may not say whose it is, so one of a room
+    on the server of people who are admitted is declined. Each invitation is declined; the inviter
+    gets the reason once a minute, as a message where the room's own server says who it is.
 
     Args:
         admits: whether the policy admits a bare address.
@@ -260,14 +269,15 @@ class OccupantHandler:
         self._admits = admits
         self._is_room = is_room
         self._hints = Hints(clock)
+        self._invitations = Hints(clock, _EVERY_S)
 
     def routes(self) -> tuple[StanzaRoute, ...]:
         """Return the routes of this handler."""
-        return (
-            StanzaRoute("message", _TYPES, self.of_room, payload=User, admits=self._may_write),
-            StanzaRoute(
-                "message", _TYPES, self.invited, payload=DirectInvitation, admits=self._may_write
-            ),
+        return tuple(
+            [
+                StanzaRoute("message", _TYPES, handler, payload=payload, admits=lambda _: True)
+                for payload, handler in ((User, self.of_room), (DirectInvitation, self.invited))
+            ]
         )
 
     def of_room(self, request: Request[None]) -> None:
@@ -278,22 +288,41 @@ class OccupantHandler:
             _log.warning("ignored a bad message of a room", reason=str(error))
             return
         if user.invites:
-            reason = _NO_ROOMS.format(address=request.to.bare)
-            declined = User(decline=Decline(to=user.invites[0].from_, reason=reason))
-            self._send(request, str(request.principal), "normal", payloads=(declined,))
+            self._decline(request, user.invites[0].from_)
         elif (
-            user.decline is None and request.sender.resource and self._hints.is_due(request.sender)
+            user.decline is None
+            and request.sender.resource
+            and self._may_write(request.sender)
+            and self._hints.is_due(request.sender)
         ):
             text = Text(_NOT_HERE.format(address=request.to.bare))
             to = request.stanza.sender or str(request.sender)
             # The room passes on what comes from the address that it has sent this to.
             self._send(request, to, "chat", request.to, parts=(text,), payloads=(User(),))
 
+    def _decline(self, request: Request[None], inviter: JID | None) -> None:
+        room = request.principal
+        server = room.domain.partition(".")[2]
+        person = inviter.bare if inviter is not None and inviter.domain == server else None
+        is_admitted = person is not None and self._admits(person)
+        if not (is_admitted or self._may_write(room) or self._admits(JID(room.local, server))):
+            return
+        text = _NO_ROOMS.format(address=request.to.bare)
+        is_due = self._invitations.is_due(room if inviter is None else inviter.bare)
+        reason = text if is_due and not is_admitted else None
+        declined = User(decline=Decline(to=inviter, reason=reason))
+        self._send(request, str(room), "normal", payloads=(declined,))
+        if is_due and is_admitted:
+            self._send(request, str(inviter), "chat", parts=(Text(text),))
+
     def invited(self, request: Request[None]) -> None:
         """Answer a person who invites the agent to a room (XEP-0249)."""
-        to = request.stanza.sender or str(request.sender)
-        text = Text(_NO_ROOMS.format(address=request.to.bare))
-        self._send(request, to, "chat", parts=(text,))
+        if User.xml.tag in request.stanza.child_names:  # a room adds this for old clients
+            self.of_room(request)
+        elif self._may_write(request.principal) and self._invitations.is_due(request.principal):
+            to = request.stanza.sender or str(request.sender)
+            text = Text(_NO_ROOMS.format(address=request.to.bare))
+            self._send(request, to, "chat", parts=(text,))
 
     def _may_write(self, address: JID) -> bool:
         return self._admits(address.bare) or self._is_room(address)

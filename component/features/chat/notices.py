@@ -14,21 +14,23 @@ from component.policy.persons import Persons
 from component.store import StorageError
 from xep.jid import JID
 
-_EVERY_S: Final = 3600.0
 _REMEMBERED: Final = 4096
 
 
 class Hints:
-    """Remembers who has got a hint. `clock` returns seconds that only go forward."""
+    """Remembers who has got a hint, for `every_s` seconds. `clock` returns seconds that only go
+    forward.
+    """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], every_s: float = 3600.0) -> None:
         self._clock = clock
+        self._every_s = every_s
         self._given: LRUCache[JID, float] = LRUCache(_REMEMBERED)
 
     def is_due(self, address: JID) -> bool:
-        """Whether an address gets the hint now; if so, it gets no other one for an hour."""
+        """Whether an address gets the hint now; if so, it gets no other one for that time."""
         now, last = self._clock(), self._given.get(address)
-        if last is not None and now - last < _EVERY_S:
+        if last is not None and now - last < self._every_s:
             return False
         self._given[address] = now
         return True

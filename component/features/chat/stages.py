@@ -304,4 +304,5 @@ def _attached(file: Attachment) -> str:
     what = [] if file.media_type is None else [printable(file.media_type, _LONGEST_NAME)]
     what += [] if file.size is None else [f"{file.size} bytes"]
     about = f" ({', '.join(what)})" if what else ""
-    return f"[Attached: {name}{about}, at {printable(file.url, _LONGEST_URL)}]"
+    where = f"at {printable(file.url, _LONGEST_URL)}" if file.url else "not uploaded"
+    return f"[Attached: {name}{about}, {where}]"

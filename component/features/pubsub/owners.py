@@ -142,6 +142,7 @@ class OwnerHandler:
             about="Choose a node. You are sent the form of each subscription that waits for you.",
             schema={"type": "object", "properties": {_FIELD: choice}, "required": [_FIELD]},
             form_type=SUBSCRIBE_AUTHORIZATION,
+            rank=3,
             run=self._send_pending,
             prepare=self._prepare,
         )

@@ -80,7 +80,8 @@ class Reacted(msgspec.Struct, frozen=True):
 
 
 class Attachment(msgspec.Struct, frozen=True, kw_only=True):
-    """A file at a URL (XEP-0066, XEP-0385, XEP-0447).
+    """A file at a URL (XEP-0066, XEP-0385, XEP-0447), which may have any scheme. It is empty for a
+    file that only the client of its sender has.
 
     `size` is in bytes, as the sender states it.
     """
@@ -164,19 +165,22 @@ class StageOrder(IntEnum):
 
     LIMITS = 1
     ENCRYPTED = 2
-    ANSWERS = 3
-    REVISIONS = 4
-    COMMANDS = 5
-    AGENT = 6
+    FILES = 3
+    ANSWERS = 4
+    REVISIONS = 5
+    COMMANDS = 6
+    AGENT = 7
 
 
 class Handled(msgspec.Struct, frozen=True):
     """A stage has handled a message; `reply` is the reply, if there is one. `is_read` says whether
-    the sender may be told that the message was received; if not, it may be sent again.
+    the sender may be told that the message was received; if not, it may be sent again. With
+    `goes_on`, the next stages handle the message, too.
     """
 
     reply: str | None = None
     is_read: bool = True
+    goes_on: bool = False
 
 
 class MessageStage(msgspec.Struct, frozen=True):

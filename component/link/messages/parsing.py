@@ -7,6 +7,7 @@ message contains anything that can change the meaning of the rest.
 """
 
 import contextlib
+import re
 import unicodedata
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -148,6 +149,8 @@ _REPLACED_BY: Final = frozenset(
     )
 )
 """Features that this parser supports, so their fallback text is not the author's."""
+_ENCRYPTED_FILE: Final = re.compile(r"(?m)^aesgcm://\S{1,2000}$")
+"""Matches the link to a file that was encrypted for OMEMO (XEP-0454), which has no element."""
 _ME: Final = "/me "
 _FOR_OTHERS: Final = "a part of its text is only for other clients"
 _LONGEST_NAME: Final = 60
@@ -169,11 +172,11 @@ def parse_message(stanza: Incoming, sender: JID, to: JID, now: datetime) -> Inbo
     type_ = cast("MessageType", stanza.type)
     thread = stanza.text_of("thread")
     actor = _actor(stanza, sender, own)
-    attachments = _attachments(stanza)
     reply = _decoded(stanza, message_replies.Reply)
     body = stanza.text_of("body", stanza.lang)
     # Some web clients send the formatted text alone.
     body = stanza.inner_text(_XHTML) if body is None else body
+    attachments = _attachments(stanza, body or "")
     sent_at = _sent_at(stanza)
     delayed = not own.isdisjoint(_DELAYS) and not _is_recent(sent_at, now)
     # A delay that does not count changes nothing.
@@ -232,7 +235,7 @@ def _without_urls(text: str, attachments: Sequence[Attachment]) -> str:
 
     A URL alone may be a link that the author has written, so it is only removed if it is the text.
     """
-    for one in reversed(attachments):
+    for one in reversed([one for one in attachments if one.url]):
         before = text.removesuffix(one.url)
         if not before or (one.name is not None and before != text and before[-1].isspace()):
             text = before.rstrip()
@@ -448,11 +451,11 @@ def _is_for_programs(stanza: Incoming, names: Sequence[str]) -> bool:
     return hints.NoStore.xml.tag in names or not any(contents)
 
 
-def _attachments(stanza: Incoming) -> tuple[Attachment, ...]:
+def _attachments(stanza: Incoming, body: str) -> tuple[Attachment, ...]:
     """Return the files, each once: many clients send a URL in two or three forms."""
     found: dict[str, Attachment] = {}
     for shared in stanza.payloads(file_sharing.FileSharing):
-        for url in _best([source.target for source in shared.sources.urls]):
+        for url in _best([source.target for source in shared.sources.urls]) or ("",):
             found[url] = _described(url, shared.file)
     for reference in stanza.payloads(media_sharing.Reference):
         if reference.media is not None:
@@ -460,6 +463,8 @@ def _attachments(stanza: Incoming) -> tuple[Attachment, ...]:
                 found.setdefault(one.url, one)
     for link in stanza.payloads(out_of_band.OutOfBand):
         found.setdefault(link.url, Attachment(url=link.url, description=link.desc))
+    for url in _ENCRYPTED_FILE.findall(body):
+        found.setdefault(url, Attachment(url=url))
     about = _decoded(stanza, file_sharing.File)
     if about is not None and len(found) == 1:
         (only,) = found.values()
@@ -472,7 +477,7 @@ def _attachments(stanza: Incoming) -> tuple[Attachment, ...]:
 def _shared_inline(media: media_sharing.MediaSharing) -> list[Attachment]:
     file = media.file or media.file_of_version_4 or media_sharing.File()
     urls = [source.uri for source in media.sources.references]
-    return [_described(url, file) for url in _best(urls)]
+    return [_described(url, file) for url in _best(urls) or ("",)]
 
 
 def _best(urls: Sequence[str]) -> Sequence[str]:

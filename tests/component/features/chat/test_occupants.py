@@ -1,5 +1,6 @@
 """Occupants of rooms get one sentence, invitations are declined, and no model is asked."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -33,14 +34,17 @@ class Clock:
         return self.now
 
 
-def bench(clock: Clock, *, joined: bool = True) -> Bench:
+def not_refused(principal: JID) -> bool:
+    return not principal.domain.endswith("refused.example")
+
+
+def bench(
+    clock: Clock, *, joined: bool = True, admits: Callable[[JID], bool] = not_refused
+) -> Bench:
     """Return a router as in the service, which admits no occupant of the agent's room."""
 
     def is_room(address: JID) -> bool:
         return joined and address.bare == ROOM
-
-    def admits(principal: JID) -> bool:
-        return principal.domain != "refused.example"
 
     made: list[Bench] = []
 
@@ -96,30 +100,85 @@ def test_a_request_of_an_occupant_is_refused(payload: str) -> None:
     assert "service-unavailable" in sent
 
 
+def invitation(inviter: str, room: JID = ROOM) -> str:
+    """Return an invitation as a room passes it on, with the element for old clients."""
+    invite = f"<invite from='{inviter}'><reason>Come!</reason></invite>"
+    direct = f"<x xmlns='jabber:x:conference' jid='{room}'/>"
+    content = f"<body>Come!</body><x xmlns='{USER}'>{invite}</x>{direct}"
+    return message(str(room), content, "normal", to=AGENT)
+
+
 @pytest.mark.parametrize("joined", [True, False])
-def test_each_invitation_of_a_room_is_declined(joined: bool) -> None:
-    made = bench(Clock(), joined=joined)
-    invite = f"<x xmlns='{USER}'><invite from='juliet@b.example/x'><reason>Come!</reason></invite>"
-    direct = f"<x xmlns='jabber:x:conference' jid='{ROOM}'/>"
+def test_each_invitation_is_declined_and_the_reason_is_given_once_a_minute(joined: bool) -> None:
+    """Prosody does not say who invites."""
+    clock = Clock()
+    made = bench(clock, joined=joined)
     for _ in range(3):
-        made.receive(
-            message(str(ROOM), f"<body>Come!</body>{invite}</x>{direct}", "normal", to=AGENT)
-        )
-    assert len(made.output.sent) == 3
-    for sent in made.output.sent:
+        made.receive(invitation(NICK))
+    clock.now = 61.0
+    made.receive(invitation(NICK))
+    assert len(made.output.sent) == 4
+    for number, sent in enumerate(made.output.sent):
         assert f"to='{ROOM}'" in sent
-        assert "<decline to='juliet@b.example/x'>" in sent
-        assert f"Please write to me directly: {AGENT}" in sent
+        assert f"<decline to='{NICK}'" in sent
         assert "<body>" not in sent
+        assert (f"Please write to me directly: {AGENT}" in sent) == (number in (0, 3))
 
 
-def test_who_invites_directly_is_answered() -> None:
+def test_an_inviter_whom_the_server_of_the_room_names_gets_a_message() -> None:
+    """Ejabberd says who invites."""
     made = bench(Clock())
+    for _ in range(2):
+        made.receive(invitation("juliet@b.example/x"))
+    declined, said, again = made.output.sent
+    for sent in (declined, again):
+        assert f"to='{ROOM}'" in sent
+        assert "<decline to='juliet@b.example/x'/>" in sent
+    assert "to='juliet@b.example/x'" in said
+    assert f"Please write to me directly: {AGENT}" in said
+
+
+def test_a_room_cannot_have_people_of_other_servers_written_to() -> None:
+    made = bench(Clock())
+    made.receive(invitation("juliet@a.example/x"))
+    (sent,) = made.output.sent
+    assert f"to='{ROOM}'" in sent
+    assert "<body>" not in sent
+
+
+def test_an_invitation_to_a_room_of_a_refused_server_is_ignored() -> None:
+    made = bench(Clock(), joined=False)
+    room = JID.parse("lab@rooms.refused.example")
+    made.receive(invitation(f"{room}/Romeo", room), invitation("tybalt@refused.example", room))
+    assert made.output.sent == []
+
+
+def test_a_room_beside_people_who_are_admitted_is_answered() -> None:
+    """The policy names the domain of the people, and not that of their rooms."""
+
+    def admits(who: JID) -> bool:
+        return who.domain == "b.example"
+
+    made = bench(Clock(), joined=False, admits=admits)
+    made.receive(invitation(NICK))
+    (sent,) = made.output.sent
+    assert f"Please write to me directly: {AGENT}" in sent
+    made.receive(message(NICK, f"<body>Hello</body>{MARK}"))
+    assert len(made.output.sent) == 1, "its occupants are not admitted"
+
+
+def test_who_invites_directly_is_answered_once_a_minute() -> None:
+    clock = Clock()
+    made = bench(clock)
     direct = f"<x xmlns='jabber:x:conference' jid='{ROOM}' reason='Come!'/>"
-    made.receive(message("juliet@b.example/x", f"<body>Come!</body>{direct}", "normal", to=AGENT))
+    invited = message("juliet@b.example/x", f"<body>Come!</body>{direct}", "normal", to=AGENT)
+    made.receive(invited, invited)
     (sent,) = made.output.sent
     assert "to='juliet@b.example/x'" in sent
     assert "I can't take part in rooms yet" in sent
+    clock.now = 61.0
+    made.receive(invited)
+    assert len(made.output.sent) == 2
 
 
 def test_strangers_get_nothing() -> None:

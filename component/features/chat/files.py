@@ -1,0 +1,114 @@
+"""Files that people send and that cannot be opened: the sender is told once, and offers of clients
+are refused.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NoReturn
+
+from component import system
+from component.features.chat.notices import Hints
+from component.link.messages.inbound import (
+    Attachment,
+    Handled,
+    InboundMessage,
+    MessageStage,
+    ReplyAddress,
+    StageOrder,
+)
+from component.link.messages.messenger import Messenger
+from component.link.messages.outbound import OutboundMessage, Text, conversation_with
+from component.link.router.table import IQRoute, Request
+from component.skills.errors import printable
+from xep.in_band_bytestreams import Open
+from xep.jid import JID
+from xep.jingle import INITIATE, Jingle
+from xep.out_of_band import Offer
+from xep.stanza_error import Condition, StanzaError
+from xep.stream_initiation import StreamInitiation
+
+EVERY_S: Final = 60.0
+"""Seconds in which somebody who sends several files gets one sentence."""
+_ID_BYTES: Final = 16
+_LONGEST_NAME: Final = 100
+_MOST_NAMED: Final = 3
+_SENT: Final = (
+    "I can't open files yet: I see that you have sent {names}, but not what is in it. Please write"
+    " or paste what matters as text."
+)
+_OFFERED: Final = (
+    "I can't take files or calls that your client offers to me directly. Please write or paste what"
+    " matters as text."
+)
+
+
+def file_stage(hints: Hints, is_readable: Callable[[JID, Attachment], bool]) -> MessageStage:
+    """Return the stage that says that files cannot be opened. The text beside a file goes on to the
+    next stages. `is_readable` says whether an agent can read a file for a principal.
+    """
+
+    async def handle(message: InboundMessage) -> Handled | None:
+        files = [one for one in message.attachments if not is_readable(message.principal, one)]
+        if not files or message.principal.local is None:  # services announce files to nobody
+            return None
+        reply = _SENT.format(names=_names(files)) if hints.is_due(message.principal) else None
+        goes_on = bool(message.text) or len(files) < len(message.attachments)
+        return Handled(reply, goes_on=goes_on)
+
+    return MessageStage(StageOrder.FILES, handle)
+
+
+def _names(files: Sequence[Attachment]) -> str:
+    named = [printable(one.name or one.description or "a file", _LONGEST_NAME) for one in files]
+    more = len(named) - _MOST_NAMED
+    shown = named[:_MOST_NAMED] + ([f"{more} more"] if more > 0 else [])
+    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+
+
+class FileOffers:
+    """Refuses files and calls that clients offer by IQ, and tells their users why."""
+
+    def __init__(self, messages: Messenger, hints: Hints) -> None:
+        self._messages = messages
+        self._hints = hints
+
+    def routes(self) -> tuple[IQRoute, ...]:
+        """Return the routes of this handler. Their features are not announced."""
+        return (
+            IQRoute("set", Jingle, self.jingle),
+            IQRoute("set", StreamInitiation, self.stream),
+            IQRoute("set", Open, self.bytestream),
+            IQRoute("set", Offer, self.url),
+        )
+
+    def jingle(self, request: Request[Jingle]) -> NoReturn:
+        """Refuse a session (XEP-0166 §6.3.2); there are none that other actions could be about."""
+        if request.payload.action != INITIATE:
+            raise StanzaError("item-not-found", "There is no such session.")
+        self._refuse(request, "service-unavailable")
+
+    def stream(self, request: Request[StreamInitiation]) -> NoReturn:
+        """Refuse a file (XEP-0095 §3.2)."""
+        self._refuse(request, "forbidden")
+
+    def bytestream(self, request: Request[Open]) -> NoReturn:
+        """Refuse a bytestream (XEP-0047 §2.1)."""
+        self._refuse(request, "not-acceptable")
+
+    def url(self, request: Request[Offer]) -> NoReturn:
+        """Refuse a file at a URL (XEP-0066 §2)."""
+        self._refuse(request, "not-acceptable")
+
+    def _refuse(self, request: Request[Any], condition: Condition) -> NoReturn:
+        ours, person = request.to.bare, request.principal
+        if person.local is not None and self._hints.is_due(person):
+            to = ReplyAddress(request.stanza.sender or str(request.sender), ours)
+            self._messages.send(
+                OutboundMessage(
+                    id=system.token_hex(_ID_BYTES),
+                    conversation=conversation_with(ours, person),
+                    to=to,
+                    parts=(Text(_OFFERED),),
+                    must_arrive=True,
+                )
+            )
+        raise StanzaError(condition, _OFFERED)
