@@ -312,16 +312,18 @@ async def test_a_watch_that_is_added_starts_work_and_one_that_is_removed_does_no
 
 
 async def test_webhooks_are_listened_for_and_no_more(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    async with service(tmp_path) as kit:
-        await kit.reload(f"[webhooks]\nport = {port}")
-        with socket.create_connection(("127.0.0.1", port), timeout=10):
-            pass
-        await kit.reload()
-        with pytest.raises(OSError, match="refused"):
-            socket.create_connection(("127.0.0.1", port), timeout=10)
+    with socket.socket() as held:
+        # Nobody else gets the port meanwhile; who reuses addresses may listen on it.
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        address = held.getsockname()
+        async with service(tmp_path) as kit:
+            await kit.reload(f"[webhooks]\nport = {address[1]}")
+            with socket.create_connection(address, timeout=10):
+                pass
+            await kit.reload()
+            with pytest.raises(OSError, match="refused"):
+                socket.create_connection(address, timeout=10)
 
 
 # The service itself.
