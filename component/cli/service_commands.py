@@ -43,7 +43,7 @@ class ServiceGroup(click.Group):
 
 
 status = ServiceCommand(f"{_ADMIN}:STATUS", "status", "\n--json | jq .tasks")
-pause = ServiceCommand(f"{_ADMIN}:PAUSE", "pause", "")
+pause = ServiceCommand(f"{_ADMIN}:PAUSE", "pause", '\n--reason "upgrade of the database"')
 resume = ServiceCommand(f"{_ADMIN}:RESUME", "resume", "")
 budget = ServiceCommand(f"{_AGENTS}:BUDGET", "budget", "\n--day 2026-11-21\n--json | jq .")
 

@@ -50,6 +50,7 @@ class ControlServer:
         idle_s: seconds that a client may take to send a request, or to read an answer.
         command_s: seconds that a command may take.
         may_connect: returns whether a user id is served.
+        digest: returns the digest of the settings of the service.
     """
 
     def __init__(
@@ -60,12 +61,14 @@ class ControlServer:
         idle_s: float = 30.0,
         command_s: float = 60.0,
         may_connect: Callable[[int], bool] = may_control,
+        digest: Callable[[], str] = str,
     ) -> None:
         self._directory = directory
         self._commands = commands
         self._idle_s = idle_s
         self._command_s = command_s
         self._may_connect = may_connect
+        self._digest = digest
         self._clients = 0
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -121,7 +124,8 @@ class ControlServer:
                 text = f"A request has at most {MAX_REQUEST_BYTES} bytes and ends with a line feed."
                 await self._send(stream, ControlAnswer(error=text))
                 return
-            await self._send(stream, await self._answer(line))
+            answer = await self._answer(line)
+            await self._send(stream, msgspec.structs.replace(answer, settings=self._digest()))
 
     async def _send(self, stream: UnixStream, answer: ControlAnswer) -> None:
         with anyio.fail_after(self._idle_s):
@@ -150,7 +154,7 @@ async def run_command(commands: Commands, request: ControlRequest) -> ControlAns
     if command is None:
         return ControlAnswer(
             error=f"The running service has no command {request.command[:40]!r}. Commands for"
-            " agents and budgets need [llm] in the settings with which it was started.",
+            " agents and budgets need [llm] in the settings.",
             unknown=True,
         )
     try:

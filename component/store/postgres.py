@@ -18,6 +18,7 @@ from component.store.clock import Skew, SteadyClock, TransactionTimes, skew_in
 from component.store.database import Database
 from component.store.errors import ConflictError, StorageError
 from component.store.listening import ChannelListener
+from component.store.outages import Outages
 from component.store.pipeline import ServerConnection, Transaction
 from component.store.schema import Schema, make_postgres
 from component.store.server import ConnectionLostError, PostgresServer
@@ -63,14 +64,19 @@ class PostgreSQL:
             committed any more; None if that is not certain, or no place was given.
     """
 
-    def __init__(self, server: PostgresServer, steady: SteadyClock | None = None) -> None:
+    def __init__(
+        self,
+        server: PostgresServer,
+        steady: SteadyClock | None = None,
+        outages: Outages | None = None,
+    ) -> None:
         """Use `PostgreSQL.open`."""
         self.server = server
         self._steady = steady or SteadyClock()
         self.place: str | None = None
         self._writer = ServerConnection(server)
         self._reader = ServerConnection(server)
-        self._listener = ChannelListener(server)
+        self._listener = ChannelListener(server, outages or Outages())
         self._id = system.token_hex(16)
         self._batch = 0
         self._doubt: Doubt | None = None
@@ -82,14 +88,16 @@ class PostgreSQL:
         schema: Schema,
         place: str | None = None,
         steady: SteadyClock | None = None,
+        outages: Outages | None = None,
     ) -> "PostgreSQL":
         """Connect, and make the tables of `schema` in a new database.
 
         `conninfo` is a connection string or URI of libpq; `place` is the same in every run of a
-        process, of which only one exists at a time; `steady` detects jumps of the server's clock.
+        process, of which only one exists at a time; `steady` detects jumps of the server's clock;
+        `outages` learns when the connection that listens breaks.
         Raises StorageError, whose message names host and database, never the password.
         """
-        database = cls(PostgresServer.of(conninfo), steady)
+        database = cls(PostgresServer.of(conninfo), steady, outages)
         with ExitStack() as stack:
             stack.callback(database.close)
             with database.server.explained():

@@ -12,6 +12,7 @@ from component.link.messages.delivery import Delivery
 from component.link.messages.inbound import Account, InboundMessage
 from component.policy.persons import Persons
 from component.store import StorageError
+from component.store.outages import log_failure
 from xep.jid import JID
 
 _EVERY_S: Final = 3600.0
@@ -91,7 +92,7 @@ class Notices:
                 return None
             claimed = await self._store.claim(agent, person)
         except StorageError as error:
-            _log.error("cannot find out who has received the notice", reason=str(error))
+            log_failure(_log, "cannot find out who has received the notice", error)
             claimed = await self._is_person(message)
         if not claimed:
             return None
@@ -110,7 +111,7 @@ class Notices:
             try:
                 await self._store.sent(agent, person)
             except StorageError as error:
-                _log.error("cannot record who has received the notice", reason=str(error))
+                log_failure(_log, "cannot record who has received the notice", error)
 
     def _key(self, message: InboundMessage) -> tuple[JID, JID]:
         return self._agent_at(message.conversation.agent), message.principal
