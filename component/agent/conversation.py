@@ -27,6 +27,7 @@ from component.memory_directory.layout import SessionKey
 from component.policy.taint import Taint
 from component.store import StorageError, waiters
 from component.store.database import Database
+from component.store.outages import log_failure
 from component.system import monotonic
 from xep.jid import JID
 
@@ -224,7 +225,7 @@ class ParkedTurns:
             try:
                 found = await self.take(turn)
             except StorageError as error:
-                _log.warning("a turn has to wait", turn=turn, reason=str(error), seconds=wait)
+                log_failure(_log, "a turn has to wait", error, turn=turn, seconds=wait)
             else:
                 if found is not None:
                     self._conversation.add(found, first=True)
@@ -672,6 +673,6 @@ class Conversation:
                 profile = Profile(agent=self.key.agent)
             await shared.engine.stop(self._ask(turn, profile))
         except StorageError as error:
-            _log.warning("a stop cannot be recorded", turn=turn.id, reason=str(error))
+            log_failure(_log, "a stop cannot be recorded", error, turn=turn.id)
         await self._conclude(turn, Outcome("stopped"), keep_trying=True)
         shared.delivery.answered(turn.ids)

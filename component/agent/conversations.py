@@ -36,6 +36,7 @@ from component.policy.persons import Persons
 from component.store import Storage, StorageError, waiters
 from component.store.clock import wall_clock
 from component.store.database import Database
+from component.store.outages import log_failure
 
 _log = structlog.get_logger("component.agent")
 
@@ -279,7 +280,7 @@ class Conversations:
                         await self._continue_ready()
                         wait = FIRST_WAIT_S
             except StorageError as error:
-                _log.warning("cannot read which tasks have ended", reason=str(error), seconds=wait)
+                log_failure(_log, "cannot read which tasks have ended", error, seconds=wait)
             await anyio.sleep(wait)
             wait = min(wait * 2, LONGEST_WAIT_S)
 

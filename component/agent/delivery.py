@@ -16,6 +16,7 @@ from component.agent.protocol import Voice
 from component.agent.requests import Reply, TurnRequest, reply_to
 from component.agent.sentences import BROKE
 from component.store import Storage, StorageError
+from component.store.outages import log_failure
 
 _log = structlog.get_logger("component.agent")
 
@@ -120,7 +121,7 @@ class Delivery:
                 try:
                     await self._delete(keep_trying=False)
                 except StorageError as error:
-                    _log.warning("answers will be sent again", reason=str(error))
+                    log_failure(_log, "answers will be sent again", error)
 
     async def _delete(self, *, keep_trying: bool) -> None:
         if not self._answered:

@@ -43,6 +43,7 @@ from component.models.protocol import (
 )
 from component.policy.taint import Taint
 from component.store.errors import StorageError
+from component.store.outages import log_failure
 
 _log = structlog.get_logger("component.agent")
 
@@ -306,7 +307,7 @@ class Engine:
                 SessionKey(agent, request.principal), request.text, self._recalled, trace=turn
             )
         except StorageError as error:
-            _log.warning("memories cannot be searched", turn=turn, reason=str(error))
+            log_failure(_log, "memories cannot be searched", error, turn=turn)
             return ()
 
     async def _look_up_memories(self, run: Run) -> None:
@@ -325,7 +326,7 @@ class Engine:
         try:
             run.memories.update(await self._recall.unchanged(whose, shown))
         except StorageError as error:
-            _log.warning("memories cannot be read", turn=run.ask.id, reason=str(error))
+            log_failure(_log, "memories cannot be read", error, turn=run.ask.id)
 
     def _record_notes(self, run: Run) -> None:
         profile = run.ask.profile

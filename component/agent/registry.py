@@ -18,6 +18,7 @@ from component.audit.protocol import AuditEvent, Recorder
 from component.config.agents import AgentEntry
 from component.store.database import Database
 from component.store.errors import StorageError
+from component.store.outages import log_failure
 from component.store.storage import Storage
 
 _log = structlog.get_logger("component.agent")
@@ -206,6 +207,7 @@ class Agents:
         self._recorder.record(
             AuditEvent(kind="agent", outcome=state, principal=by, agent=name, subject=name)
         )
+        _log.warning("an admin has changed the state of an agent", agent=name, state=state, by=by)
         return self._known[name]
 
     async def _keep(self, name: str, state: State) -> None:
@@ -213,7 +215,7 @@ class Agents:
         try:
             await self._write(name, state, _AT_WORK)
         except StorageError as error:
-            _log.warning("the state of an agent cannot be stored", agent=name, reason=str(error))
+            log_failure(_log, "the state of an agent cannot be stored", error, agent=name)
             self._learn(name, state, self._now())
 
     async def _write(self, name: str, state: State, before: frozenset[State]) -> bool:

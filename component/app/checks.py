@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from itertools import chain
 
 import anyio
+import msgspec
 
 from component import system
 from component.app.agent_checks import check_agents, check_traces
@@ -12,8 +13,16 @@ from component.app.outside_service import find_unknown_skills
 from component.app.schema import SCHEMA
 from component.audit.opening import check_writable
 from component.config import Settings
+from component.control.client import (
+    OLDER_SETTINGS,
+    ControlError,
+    ControlRequest,
+    ask,
+    has_other_settings,
+)
 from component.features.memory_nodes.account_nodes import check_homes, server_software
 from component.features.memory_nodes.privileges import Privileges
+from component.features.service_commands.commands import ServiceStatus
 from component.kernel.avatars import AvatarError
 from component.kernel.check import Check
 from component.kernel.options import addresses, own_models, privileged_domains
@@ -52,9 +61,8 @@ async def check_all(settings: Settings, *, repair: bool = False) -> AsyncIterato
     storage = await _storage(settings)
     yield storage
     if storage.verdict != "failed":
-        permissions = await system.in_thread(_permissions, settings, repair)
-        if permissions is not None:
-            yield permissions
+        for check in await system.in_thread(_data_directory, settings, storage, repair):
+            yield check
     if (storage.verdict != "failed" or settings.memory.path is not None) and not settings.is_worker:
         async for check in check_agents(settings):
             yield check
@@ -184,6 +192,29 @@ async def _storage(settings: Settings) -> Check:
         return Check("storage", "warning", str(error))
     except StorageError as error:
         return Check("storage", "failed", str(error))
+
+
+def _data_directory(settings: Settings, storage: Check, repair: bool) -> Sequence[Check]:
+    """Look at the service that uses the data directory, if any, and at the modes of files."""
+    service = _running_service(settings) if storage.verdict == "warning" else ()
+    permissions = _permissions(settings, repair)
+    return service if permissions is None else (*service, permissions)
+
+
+def _running_service(settings: Settings) -> Sequence[Check]:
+    """What the service that uses the data directory says about itself; nothing if none answers."""
+    try:
+        answer = ask(settings.storage.path, ControlRequest("status"))
+    except ControlError as error:
+        return [Check("service", "warning", str(error))]
+    if answer is None or answer.error is not None:
+        return []
+    status = msgspec.json.decode(answer.value, type=ServiceStatus)
+    warnings = [OLDER_SETTINGS] if has_other_settings(answer, settings) else []
+    warnings += status.warnings
+    if warnings:
+        return [Check("service", "warning", "\n".join(warnings))]
+    return [Check("service", "ok", f"{status.software} {status.version} is running")]
 
 
 def _permissions(settings: Settings, repair: bool) -> Check | None:

@@ -33,6 +33,7 @@ from component.memory.knowledge import Knowledge
 from component.models.protocol import MakeModel
 from component.skills.sources import SkillSources
 from component.store import StorageError
+from component.store.outages import log_failure
 from component.tasks import expiry
 
 _log = structlog.get_logger("component.app")
@@ -324,4 +325,4 @@ async def _guarded(work: Callable[[], Awaitable[None]], what: str) -> None:
     try:
         await work()
     except StorageError as error:
-        _log.error(f"could not {what}", reason=str(error))
+        log_failure(_log, f"could not {what}", error)

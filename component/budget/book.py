@@ -43,6 +43,7 @@ from component.budget.rows import TASKS, Key, add, forget_spending, open_tasks, 
 from component.config.agents import Budget
 from component.store.database import Database
 from component.store.errors import StorageError
+from component.store.outages import log_failure
 from component.store.storage import Storage
 from xep.jid import JID
 
@@ -245,7 +246,7 @@ class BudgetBook:
             try:
                 await self.flush()
             except StorageError as error:
-                _log.error("could not store the cost of a call", reason=str(error))
+                log_failure(_log, "could not store the cost of a call", error)
         if self._instance is not None:
             with anyio.move_on_after(_IDLE_S, shield=True):
                 await self._give_back(recalled=False)
@@ -258,7 +259,7 @@ class BudgetBook:
             try:
                 await self.flush()
             except StorageError as error:
-                _log.error("could not store the cost of a call", reason=str(error))
+                log_failure(_log, "could not store the cost of a call", error)
                 await anyio.sleep(_AGAIN_S)
                 self._work.set()
             except Exception:  # noqa: BLE001 - no fault in accounting ends the service
@@ -398,7 +399,7 @@ class BudgetBook:
             if not recalled and not self._unknown:
                 await self._storage.write(lambda db: forget_empty(db, self._holder))
         except StorageError as error:
-            _log.warning("could not release the unused part of a budget", reason=str(error))
+            log_failure(_log, "could not release the unused part of a budget", error)
 
     def _is_shared(self, key: Key) -> bool:
         """Whether instances share the budget, and it has a limit. A turn has one instance."""

@@ -17,7 +17,14 @@ from component import logs  # the first, as it imports structlog without rich
 from component.cli import frame
 from component.cli.prompts import confirm_or_exit
 from component.commands import AnyCommand, AnyOutline, CommandError
-from component.control.client import ControlAnswer, ControlError, ControlRequest, ask
+from component.control.client import (
+    OLDER_SETTINGS,
+    ControlAnswer,
+    ControlError,
+    ControlRequest,
+    ask,
+    has_other_settings,
+)
 
 if TYPE_CHECKING:
     from component.audit.protocol import Recorder
@@ -160,6 +167,11 @@ def ask_about(settings: "Settings", name: str, params: Any) -> ControlAnswer:
                 f"The service is not running on {settings.storage.path}, and this command needs"
                 " it. Start it with `xmpp-agent run`."
             )
+    older = OLDER_SETTINGS if has_other_settings(answer, settings) else ""
+    if answer.unknown and older:
+        raise frame.Fault(f"The running service has no command {name!r}. {older}")
+    if older:
+        click.echo(f"note: {older}", err=True)
     if answer.error is not None:
         raise frame.Fault(*answer.error.splitlines())
     return answer

@@ -43,7 +43,7 @@ class ServiceGroup(click.Group):
 
 
 status = ServiceCommand(f"{_ADMIN}:STATUS", "status", "\n--json | jq .tasks")
-pause = ServiceCommand(f"{_ADMIN}:PAUSE", "pause", "")
+pause = ServiceCommand(f"{_ADMIN}:PAUSE", "pause", '\n--reason "upgrade of the database"')
 reload = ServiceCommand(f"{_ADMIN}:RELOAD", "reload", "", as_text=True)
 resume = ServiceCommand(f"{_ADMIN}:RESUME", "resume", "")
 budget = ServiceCommand(f"{_AGENTS}:BUDGET", "budget", "\n--day 2026-11-21\n--json | jq .")

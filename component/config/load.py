@@ -2,11 +2,13 @@
 file.
 """
 
+import io
 import os
 import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping
 from functools import cache, partial
+from hashlib import sha256
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -49,10 +51,12 @@ def load(
     Raises SettingsError, which lists all mistakes at once.
     """
     environ = os.environ if environ is None else environ
-    text = _read(path)
+    content = _content(path)
+    text = _text(path, content)
     written = _parse(path, text)
     beside = path.with_suffix(".env")
-    environ = {**_beside(beside), **environ}
+    variables, more = _beside(beside)
+    environ = {**variables, **environ}
     unexpanded: dict[Path, str] = {}
     served, later = _split(written)
     data = expand_all(served, environ, unexpanded.__setitem__)
@@ -88,16 +92,23 @@ def load(
         # Raised outside the handler, because a ValidationError as context would contain the values,
         # secrets included.
         raise SettingsError(sorted(problems, key=lambda p: p.line or 0))
+    settings._digest = sha256(content + b"\0" + more).hexdigest()  # noqa: SLF001 - it is read-only
     return settings
 
 
-def _read(path: FilePath) -> str:
+def _text(path: FilePath, content: bytes) -> str:
     try:
-        return path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        what = "does not exist; `xmpp-agent init` creates it, --config selects another file"
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError:
         what = "is not UTF-8 text; TOML files are always UTF-8"
+    raise SettingsError([Problem(str(path), "", what)])
+
+
+def _content(path: FilePath) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        what = "does not exist; `xmpp-agent init` creates it, --config selects another file"
     except OSError as error:
         what = f"cannot be read: {error.strerror}; check its name and its permissions"
     raise SettingsError([Problem(str(path), "", what)])
@@ -119,15 +130,16 @@ def _parse(path: FilePath, text: str) -> dict[str, Any]:
     raise SettingsError([Problem(str(path), "", what, line)])
 
 
-def _beside(path: FilePath) -> dict[str, str]:
+def _beside(path: FilePath) -> tuple[dict[str, str], bytes]:
+    """Return the variables of the file, and its content."""
     try:
-        with path.open(encoding="utf-8") as file:
-            # Imported only where there is such a file.
-            from dotenv.parser import parse_stream  # noqa: PLC0415
+        content = path.read_bytes()
+        # Imported only where there is such a file.
+        from dotenv.parser import parse_stream  # noqa: PLC0415
 
-            bindings = list(parse_stream(file))
+        bindings = list(parse_stream(io.StringIO(content.decode("utf-8"))))
     except FileNotFoundError:
-        return {}
+        return {}, b""
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8 text"
         what = f"cannot be read: {why}; correct it or remove it"
@@ -137,7 +149,8 @@ def _beside(path: FilePath) -> dict[str, str]:
     wrong = [each.original.line for each in bindings if each.error]
     if wrong:
         raise SettingsError([Problem(str(path), "", what, line) for line in wrong])
-    return {each.key: each.value for each in bindings if each.key and each.value is not None}
+    found = {each.key: each.value for each in bindings if each.key and each.value is not None}
+    return found, content
 
 
 def _split(written: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

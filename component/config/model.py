@@ -9,7 +9,15 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr, create_model, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    PrivateAttr,
+    SecretStr,
+    create_model,
+    model_validator,
+)
 
 from component import agent_addresses
 from component.config.agents import AgentEntry, Budgets, Loop, Personas
@@ -58,6 +66,9 @@ class Settings(BaseModel):
 
     described: ClassVar[Sequence[Callable[[Any], Iterable[str]]]] = ()
     """Return the names of `described_sources` that features have."""
+
+    _digest: str = PrivateAttr(default="")
+    """Of the files that the settings were read from; empty without any."""
 
     backend: Literal["trio", "asyncio"] = "trio"
     """Event loop that the service runs on."""
@@ -124,6 +135,11 @@ class Settings(BaseModel):
         """
         value: T = getattr(self, key.name, key.default)
         return value
+
+    @property
+    def digest(self) -> str:
+        """A hash of the files that the settings were read from; empty if they were made by hand."""
+        return self._digest
 
     @property
     def agent_names(self) -> tuple[str, ...]:

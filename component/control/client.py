@@ -7,8 +7,12 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
+
+if TYPE_CHECKING:
+    from component.config import Settings
 
 SOCKET_NAME = "control.sock"
 LONGEST_PATH = 107
@@ -29,7 +33,7 @@ class ControlAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     """The result: a text for people and a value in JSON, or the sentence of an error.
 
     `param` is the parameter that the error is about. `unknown` says that the command does not
-    exist.
+    exist. `settings` is the digest of the settings of the service.
     """
 
     text: str = ""
@@ -37,6 +41,20 @@ class ControlAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str | None = None
     param: str | None = None
     unknown: bool = False
+    settings: str = ""
+
+
+OLDER_SETTINGS = (
+    "The running service has other settings than the configuration file: the file was changed after"
+    " the start, or the service was started with another one. Restart the service to use this file."
+)
+
+
+def has_other_settings(answer: ControlAnswer, settings: "Settings") -> bool:
+    """Return whether the service that has answered was started with other files than these settings
+    are read from.
+    """
+    return bool(answer.settings and settings.digest) and answer.settings != settings.digest
 
 
 class ControlError(Exception):

@@ -50,6 +50,7 @@ class ControlServer:
         idle_s: seconds that a client may take to send a request, or to read an answer.
         command_s: seconds that a command may take.
         may_connect: returns whether a user id is served.
+        digest: returns the digest of the settings of the service.
     """
 
     def __init__(
@@ -60,12 +61,14 @@ class ControlServer:
         idle_s: float = 30.0,
         command_s: float = 60.0,
         may_connect: Callable[[int], bool] = may_control,
+        digest: Callable[[], str] = str,
     ) -> None:
         self._directory = directory
         self._commands = commands
         self._idle_s = idle_s
         self._command_s = command_s
         self._may_connect = may_connect
+        self._digest = digest
         self._clients = 0
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -121,7 +124,8 @@ class ControlServer:
                 text = f"A request has at most {MAX_REQUEST_BYTES} bytes and ends with a line feed."
                 await self._send(stream, ControlAnswer(error=text))
                 return
-            await self._send(stream, await self._answer(line))
+            answer = await self._answer(line)
+            await self._send(stream, msgspec.structs.replace(answer, settings=self._digest()))
 
     async def _send(self, stream: UnixStream, answer: ControlAnswer) -> None:
         with anyio.fail_after(self._idle_s):
@@ -149,8 +153,9 @@ async def run_command(commands: Commands, request: ControlRequest) -> ControlAns
     command = commands.get(request.command, OPERATOR)
     if command is None:
         return ControlAnswer(
-            error=f"The running service has no command {request.command[:40]!r}. Commands for"
-            " agents and budgets need [llm] in the settings with which it was started.",
+            error=f"The running service has no command {request.command[:40]!r}: its settings do"
+            " not turn on the feature that has it. Commands about agents, conversations and budgets"
+            " need [llm], those about installed skills [skills] directories.",
             unknown=True,
         )
     try:

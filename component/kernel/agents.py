@@ -35,6 +35,7 @@ from component.memory_directory.layout import SessionKey
 from component.models.protocol import Model
 from component.skills.operations import ModelQuestion
 from component.store import StorageError
+from component.store.outages import log_failure
 from component.tasks.request import Request
 from component.tools.joint_confirmation import JointConfirmations
 from component.tools.tools import ToolExecutor
@@ -201,7 +202,7 @@ class AgentSubsystem:
             try:
                 await self.conversations.stop_agent(agent)
             except StorageError as error:
-                _log.warning("an agent cannot be stopped", agent=agent, reason=str(error))
+                log_failure(_log, "an agent cannot be stopped", error, agent=agent)
             else:
                 return
             await anyio.sleep(wait)

@@ -22,6 +22,7 @@ from component.memory_directory.texts import Texts
 from component.policy.entries import read_admins
 from component.private import make_directory
 from component.store import Storage, StorageError
+from component.store.outages import log_failure
 
 if TYPE_CHECKING:
     from component.conversations.sessions import Sessions
@@ -201,14 +202,14 @@ async def tidy(
     try:
         await memories.knowledge.tidy()
     except StorageError as error:
-        _log.warning("the index of memories could not be tidied", reason=str(error))
+        log_failure(_log, "the index of memories could not be tidied", error)
     while memories.sub_agents_keep_s:
         try:
             # The earlier of two clocks: a wall clock that has jumped ahead removes nothing.
             steady = await storage.read(lambda database: database.steady)
             await remove_sub_agents(memories, storage, home, min(clock(), steady / 1000))
         except StorageError as error:
-            _log.warning("sub-agents that have ended could not be removed", reason=str(error))
+            log_failure(_log, "sub-agents that have ended could not be removed", error)
         await anyio.sleep(every_s)
 
 

@@ -26,6 +26,7 @@ from component.memory.sync_state import SyncState, SyncStates
 from component.memory_directory.files import FileState, KeyLocks
 from component.memory_directory.layout import SessionKey
 from component.store.errors import StorageError
+from component.store.outages import log_failure
 
 _KEPT: Final = 4096  # people whose stores are known to be equal
 _CONCURRENT: Final = 8  # people who are synchronised at the same time
@@ -167,7 +168,7 @@ class Replica:
             try:
                 known = await self.states.known()
             except StorageError as error:
-                _log.warning("memories could not be compared", reason=str(error))
+                log_failure(_log, "memories could not be compared", error)
                 known = []
             oldest = anyio.current_time() - self._options.reconcile_s
             for whose in known:

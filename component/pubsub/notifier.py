@@ -32,6 +32,7 @@ from component.pubsub.items import new_id
 from component.pubsub.rows import PAGE, NodeRows
 from component.store.database import Database
 from component.store.errors import StorageError
+from component.store.outages import log_failure
 from component.store.storage import Storage
 from xep.binding import Payload, encode
 from xep.caps import Caps, verification_string
@@ -354,7 +355,7 @@ class NodeNotifier:
                 await self._read(sending)
                 sent = await self._send(sending)
             except StorageError as error:
-                _log.error("subscribers were not notified", reason=str(error))
+                log_failure(_log, "subscribers were not notified", error)
                 sending.to.clear()
                 sending.after, sending.online = None, []
             self._turns.done(turn, sent + 1, finished=sending.is_over)

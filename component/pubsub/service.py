@@ -27,6 +27,7 @@ from component.pubsub.notifier import NodeNotifier, Turns
 from component.pubsub.rows import Node, NodeRows, StoredItem
 from component.store.database import Database
 from component.store.errors import StorageError
+from component.store.outages import log_failure
 from component.store.storage import Storage
 from xep.binding import Payload, RawXML, keep
 from xep.jid import JID
@@ -174,7 +175,7 @@ class PubSubService:
                 try:
                     await self.storage.write(rows.delete_expired_items)
                 except StorageError as error:
-                    _log.error("expired items cannot be deleted", reason=str(error))
+                    log_failure(_log, "expired items cannot be deleted", error)
                 await anyio.sleep(_TIDY_S)
 
     # -- items -----------------------------------------------------------------------------------
@@ -476,7 +477,7 @@ class PubSubService:
                     for message in await last_of(computed, service, bare, full):
                         self.notifier.put(message)
         except StorageError as error:
-            _log.error("the last items were not sent", reason=str(error))
+            log_failure(_log, "the last items were not sent", error)
 
 
 def last_messages(database: Database, node: Node, to: str) -> Sequence[Direct]:

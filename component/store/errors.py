@@ -6,7 +6,12 @@ from pathlib import Path
 
 
 class StorageError(Exception):
-    """The data directory or database cannot be used; the message says how to correct that."""
+    """The data directory or database cannot be used; the message says how to correct that.
+
+    `is_logged` says that the log has the outage of the database that is the reason.
+    """
+
+    is_logged = False
 
 
 class DirectoryInUseError(StorageError):

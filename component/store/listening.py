@@ -14,6 +14,7 @@ import structlog
 
 from component import system
 from component.store.errors import StorageError
+from component.store.outages import Outages
 from component.store.server import PostgresServer
 from component.store.writes import FIRST_WAIT_S, LONGEST_WAIT_S
 
@@ -38,9 +39,10 @@ class Never:
 class ChannelListener:
     """The connection on which this process receives notifications."""
 
-    def __init__(self, server: PostgresServer) -> None:
+    def __init__(self, server: PostgresServer, outages: Outages) -> None:
         """Connect when the first subscription is added."""
         self._server = server
+        self._outages = outages
         self._connection: Connection | None = None
         self._subscriptions: list[ChannelSubscription] = []
         self._taken: deque[str] = deque()
@@ -151,10 +153,10 @@ class ChannelListener:
             try:
                 self._connection = await system.in_thread(self._connect)
             except StorageError as error:
-                if wait == FIRST_WAIT_S:
-                    _log.warning("cannot listen for notifications; will retry", reason=str(error))
+                self._outages.failed("notifications", error)
                 await anyio.sleep(wait)
                 wait = min(2 * wait, LONGEST_WAIT_S)
+        self._outages.succeeded("notifications")
 
 
 class ChannelSubscription:

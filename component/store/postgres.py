@@ -18,6 +18,7 @@ from component.store.clock import Skew, SteadyClock, TransactionTimes, skew_in
 from component.store.database import Database
 from component.store.errors import ConflictError, OutdatedError, StorageError
 from component.store.listening import ChannelListener
+from component.store.outages import Outages
 from component.store.pipeline import ServerConnection, Transaction
 from component.store.process_locks import ProcessLocks
 from component.store.schema import Schema, make_postgres
@@ -68,7 +69,11 @@ class PostgreSQL:
     """
 
     def __init__(
-        self, server: PostgresServer, steady: SteadyClock | None = None, version: int = 0
+        self,
+        server: PostgresServer,
+        steady: SteadyClock | None = None,
+        version: int = 0,
+        outages: Outages | None = None,
     ) -> None:
         """Use `PostgreSQL.open`."""
         self.server = server
@@ -77,7 +82,7 @@ class PostgreSQL:
         self.place: str | None = None
         self._writer = ServerConnection(server)
         self._reader = ServerConnection(server)
-        self._listener = ChannelListener(server)
+        self._listener = ChannelListener(server, outages or Outages())
         self._id = system.token_hex(16)
         self._batch = 0
         self._doubt: Doubt | None = None
@@ -89,17 +94,19 @@ class PostgreSQL:
         schema: Schema,
         place: str | None = None,
         steady: SteadyClock | None = None,
+        outages: Outages | None = None,
         *,
         upgrade: bool = False,
     ) -> "PostgreSQL":
         """Connect, and make the tables of `schema` in a new database.
 
         `conninfo` is a connection string or URI of libpq; `place` is the same in every run of a
-        process, of which only one exists at a time; `steady` detects jumps of the server's clock.
-        With `upgrade`, a database of an older release is upgraded.
+        process, of which only one exists at a time; `steady` detects jumps of the server's clock;
+        `outages` learns when the connection that listens breaks. With `upgrade`, a database of an
+        older release is upgraded.
         Raises StorageError, whose message names host and database, never the password.
         """
-        database = cls(PostgresServer.of(conninfo), steady, schema.version)
+        database = cls(PostgresServer.of(conninfo), steady, schema.version, outages)
         with ExitStack() as stack:
             stack.callback(database.close)
             with database.server.explained():

@@ -16,6 +16,7 @@ from anyio.abc import TaskStatus
 from component import system
 from component.store.database import Database
 from component.store.errors import StorageError
+from component.store.outages import log_failure
 from component.store.storage import Storage
 
 _log = structlog.get_logger("component.store")
@@ -78,7 +79,7 @@ class SharedChanges:
                         tidied = self._clock()
                         await self._storage.write(_delete_old)
                 except StorageError as error:
-                    _log.warning("cannot read changes by other instances", reason=str(error))
+                    log_failure(_log, "cannot read changes by other instances", error)
                     await anyio.sleep(LOOK_S)
 
     async def _look(self) -> bool:

@@ -1,7 +1,7 @@
 """The data directory and its database, with an async interface."""
 
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -13,7 +13,8 @@ from component import system
 from component.store.clock import SteadyClock, since_boot, skew_in, wall_clock
 from component.store.database import Database, Value
 from component.store.directory import DirectoryLock, home_of, locked
-from component.store.errors import explained
+from component.store.errors import StorageError, explained
+from component.store.outages import Outage, Outages
 from component.store.schema import Schema
 from component.store.sqlite import SQLite
 from component.store.writes import Engine, Groups, commit_all, read_all
@@ -31,7 +32,13 @@ class Storage:
     threads, one that writes and one that reads, so the event loop never waits for the disk.
     """
 
-    def __init__(self, directory: Path, engine: Engine, place: str | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        engine: Engine,
+        place: str | None = None,
+        outages: Outages | None = None,
+    ) -> None:
         """Use `Storage.open`."""
         self.directory = directory
         """The data directory, in which other packages may store files."""
@@ -39,8 +46,9 @@ class Storage:
         """The same in consecutive runs, if it is certain that the previous run has ended and
         writes nothing more; None if that is not certain, or on SQLite."""
         self._engine = engine
-        self._writes = Groups(partial(commit_all, engine))
-        self._reads = Groups(partial(read_all, engine))
+        self._outages = outages = outages or Outages()
+        self._writes = Groups(partial(commit_all, engine), "writes", outages)
+        self._reads = Groups(partial(read_all, engine), "reads", outages)
 
     @classmethod
     @asynccontextmanager
@@ -68,7 +76,7 @@ class Storage:
         process uses it, if the database is damaged or was written by a newer release, or if the
         server cannot be reached or denies access.
         """
-        closing = ExitStack()
+        closing, outages = ExitStack(), Outages()
         if elapsed is None:
             elapsed = since_boot if now is wall_clock or postgres else now
         steady = SteadyClock(elapsed)
@@ -78,10 +86,10 @@ class Storage:
                 return SQLite.open(directory / "agent.db", schema, now, steady, upgrade=upgrade)
             from component.store.postgres import PostgreSQL  # noqa: PLC0415 - only if configured
 
-            return PostgreSQL.open(postgres, schema, place(), steady, upgrade=upgrade)
+            return PostgreSQL.open(postgres, schema, place(), steady, outages, upgrade=upgrade)
 
         engine, place = await system.in_thread(_open, directory, open_engine, closing)
-        storage = cls(directory, engine, place)
+        storage = cls(directory, engine, place, outages)
         try:
             yield storage
         finally:
@@ -89,6 +97,17 @@ class Storage:
                 await storage._writes.idle()
                 await storage._reads.idle()
                 await system.in_thread(closing.close)
+
+    @property
+    def outage(self) -> Outage | None:
+        """The present outage of the database, as far as it is known from what was tried."""
+        return self._outages.present
+
+    async def find_outage(self) -> Outage | None:
+        """Try to write, and return the outage of the database if it cannot be used."""
+        with suppress(StorageError):
+            await self.change("UPDATE clock SET skew = skew")
+        return self._outages.present
 
     async def read(self, op: Callable[[Database], T]) -> T:
         """Return `op(database)`, which sees one state of the database throughout.

@@ -17,18 +17,16 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 
 import anyio
-import structlog
 
 from component import system
 from component.store.database import Database
 from component.store.errors import StorageError, UnavailableError, UnstorableError
+from component.store.outages import Outages
 
 if TYPE_CHECKING:
     from component.store.process_locks import ProcessLocks
 
 T = TypeVar("T")
-
-_log = structlog.get_logger("component.store")
 
 TOGETHER: Final = 256
 """Maximum number of operations in one transaction."""
@@ -168,10 +166,16 @@ class Groups:
 
     Args:
         run: runs the operations of a group, and sets the outcome of each.
+        what: reads or writes.
+        outages: learns how each operation has ended.
     """
 
-    def __init__(self, run: Callable[[Sequence[Queued[Any]]], None]) -> None:
+    def __init__(
+        self, run: Callable[[Sequence[Queued[Any]]], None], what: str, outages: Outages
+    ) -> None:
         self._run = run
+        self._what = what
+        self._outages = outages
         self._waiting: deque[Queued[Any]] = deque()
         self._led = False
         self._crowded = False
@@ -194,12 +198,15 @@ class Groups:
         wait = FIRST_WAIT_S
         while True:
             await self._once(queued)
+            failure = queued.error if queued.refused is None else queued.refused
+            if isinstance(failure, StorageError):
+                self._outages.failed(self._what, failure)
+            else:
+                self._outages.succeeded(self._what)
             if queued.refused is None:
                 return queued.outcome()
             if not keep_trying:
                 raise queued.refused
-            if wait == FIRST_WAIT_S:
-                _log.warning("a write failed; will retry", reason=str(queued.refused))
             await anyio.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT_S)
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from component.store.database import Database
+from component.store.outages import Outage
 from component.store.storage import Storage
 from component.tasks import changes, journal, leases, queries, rows
 from component.tasks.changes import Transaction
@@ -193,6 +194,10 @@ class TaskAdmin:
             limit, rate = (None, None) if bounds is None else (bounds.running, bounds.per_minute)
             lines.append(QueueLine(name, limit, rate, *counts.get(name, (0, 0))))
         return lines
+
+    async def find_outage(self) -> Outage | None:
+        """Return the outage of the database, if it cannot be used."""
+        return await self._storage.find_outage()
 
     async def counts(self) -> Counts:
         """Return how many tasks there are."""

@@ -20,6 +20,7 @@ from component.link.messages.delivery import Delivery, nothing_to_send
 from component.metrics.counters import BOUNDS_S, Counters
 from component.store.database import Database, pairs_of
 from component.store.errors import StorageError
+from component.store.outages import log_failure
 from component.store.storage import Storage
 from component.tasks import question_rows, rows
 from component.tasks.changes import Change
@@ -144,7 +145,7 @@ class EventSender:
             try:
                 await self.send_unsent()
             except StorageError as error:
-                _log.warning("events are sent again at the next connect", reason=str(error))
+                log_failure(_log, "events are sent again at the next connect", error)
 
     async def _ask_others(self) -> None:
         """Announce unsent events, in case another instance has a stream."""

@@ -19,6 +19,7 @@ from component.caches import LRUCache
 from component.store.clock import GRACE_MS
 from component.store.database import Database
 from component.store.errors import StorageError
+from component.store.outages import log_failure
 from component.store.storage import Storage
 from component.tasks import changes, question_rows, replay, rows
 from component.tasks.changes import Change, Transaction
@@ -189,7 +190,7 @@ async def keep(
                     on_deleted(each)
             await storage.write(rows.fold_counts)
         except StorageError as error:
-            _log.warning("could not delete expired rows", reason=str(error))
+            log_failure(_log, "could not delete expired rows", error)
         await anyio.sleep(every_s)
 
 
@@ -320,7 +321,7 @@ class EndedTasks:
             over = await self._storage.read(lambda db: principals_over_limits(db, self._bounds))
             self._due |= dict.fromkeys(over)
         except StorageError as error:
-            _log.warning("could not count the stored ended tasks", reason=str(error))
+            log_failure(_log, "could not count the stored ended tasks", error)
         while True:
             again: dict[str, None] = {}
             while self._due:
@@ -350,7 +351,7 @@ class EndedTasks:
                 if not removed.more:
                     break
         except StorageError as error:
-            _log.warning("could not remove ended tasks", principal=principal, reason=str(error))
+            log_failure(_log, "could not remove ended tasks", error, principal=principal)
             return True
         most = self._share()
         self._left[principal] = (

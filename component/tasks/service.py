@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from component import system
 from component.store.clock import seconds_since_boot
 from component.store.errors import StorageError
+from component.store.outages import log_failure
 from component.store.storage import Storage
 from component.tasks import changes, leases, queries, question_rows, questions, replay, rows
 from component.tasks.admission import Admission
@@ -179,7 +180,7 @@ class TaskService:
             await self._runtime.commit(self._membership.leave)
             await self._event_sender.flush()
         except StorageError as error:
-            _log.warning("could not shut down cleanly; the next start recovers", reason=str(error))
+            log_failure(_log, "could not shut down cleanly; the next start recovers", error)
 
     def _start_telling(self) -> None:
         # otherwise the service has stopped, and the next start does this
@@ -436,7 +437,7 @@ class Membership:
                 await self.send_heartbeat()
             except StorageError as error:
                 # After a longer time the others evict this instance, and it joins again.
-                _log.warning("cannot write the heartbeat of this instance", reason=str(error))
+                log_failure(_log, "cannot write the heartbeat of this instance", error)
 
     async def send_heartbeat(self) -> None:
         """Send one heartbeat, and evict dead instances. Raises StorageError."""

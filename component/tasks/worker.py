@@ -16,6 +16,7 @@ from component.skills.errors import printable
 from component.store.database import among
 from component.store.errors import StorageError
 from component.store.notifications import Notification, record
+from component.store.outages import log_failure
 from component.tasks import changes, journal, leases, question_rows, rows
 from component.tasks.changes import Change, TaskRuntime, Transaction, change
 from component.tasks.journal import Journal
@@ -278,7 +279,7 @@ class Worker:
             try:
                 await self._skills.noticed(resumed.notice)
             except StorageError as error:
-                _log.warning("a notice is not in its conversation", reason=str(error))
+                log_failure(_log, "a notice is not in its conversation", error)
         mine, admitted = resumed.row, verdict.admitted
         if mine.state != "running" or admitted is None or resumed.journal is None:
             return None  # it waits, has ended, or is set aside

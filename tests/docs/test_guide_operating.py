@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from component.memory.index_database import FILE_NAME as INDEX
+from component.private import exposed
 from tests.component.cli.embedded import Embedded, embedded_server
 from tests.component.models.endpoint import Calls, Endpoint, Text, in_thread
 from tests.servers.agent_process import PROGRAM, TIMEOUT, AgentProcess, environment
@@ -62,7 +63,7 @@ def shell(agent: AgentProcess, script: str, path: str, **variables: str) -> str:
     named = {"GIT_AUTHOR_NAME": "An Admin", "GIT_AUTHOR_EMAIL": "admin@example.com"}
     named |= {name.replace("AUTHOR", "COMMITTER"): value for name, value in named.items()}
     done = subprocess.run(
-        ["/bin/sh", "-ec", script],
+        ["/bin/sh", "-ec", f"umask 022\n{script}"],
         cwd=agent.directory,
         env={**environment(), **named, **variables, "AGENT_SECRET": agent.secret, "PATH": path},
         stdin=subprocess.DEVNULL,
@@ -89,6 +90,7 @@ def test_what_is_put_back_is_what_there_was(
         assert first.stop() == 0
     ((there,),) = [tuple((first.directory / "backup").iterdir())]
     assert stat.S_IMODE(there.stat().st_mode) == 0o700
+    assert not list(exposed(there))
 
     second.directory.mkdir()
     (second.directory / "agent.toml").write_text(
@@ -96,6 +98,7 @@ def test_what_is_put_back_is_what_there_was(
     )
     printed = shell(second, block(GUIDE, "restore"), programs, there=str(there))
     assert "The audit log is complete and unchanged" in printed
+    assert not list(exposed(second.directory / "data"))
     data, former = second.directory / "data", first.directory / "data"
     assert (data / "home").read_text() == (former / "home").read_text()
     person = data / "memory" / WHO
@@ -123,6 +126,7 @@ def test_the_memory_is_a_repository_while_it_is_in_use(
         asks(juliet, agent.domain, "This is the first.", "day")
         asks(juliet, agent.domain, "/memory")
         shell(agent, block(GUIDE, "git"), programs)
+        assert not list(exposed(agent.directory / "data"))
         listed = shell(agent, "git -C data/memory ls-files", programs).split()
         assert set(listed) == {".gitignore", f"{WHO}/history.jsonl"}
         asks(juliet, agent.domain, "This is the second.", "night")

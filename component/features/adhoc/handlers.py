@@ -44,6 +44,7 @@ from component.skills.forms import InvalidForm, form_values, schema_form
 from component.skills.registry import View
 from component.skills.skill import Skill
 from component.store import StorageError
+from component.store.outages import log_failure
 from component.tasks.admission import Answer
 from component.tasks.outputs import text_of
 from xep import data_forms, disco
@@ -402,7 +403,7 @@ class SkillOffers:
         except StanzaError as error:
             return _refusal(skill, error)
         except StorageError as error:
-            _log.error("the database refused", reason=str(error))
+            log_failure(_log, "the database refused", error)
             return _refusal(skill, unavailable(self._retry_after_s))
 
 
@@ -468,7 +469,7 @@ class CommandOffers:
                 return Misfit(str(error), {} if error.param is None else {error.param: str(error)})
             return Completed((Note(type="error", text=str(error)),))
         except StorageError as error:
-            _log.error("a command failed", command=command.name, reason=str(error))
+            log_failure(_log, "a command failed", error, command=command.name)
             return Completed((Note(type="error", text=errors.internal().text),))
         return Completed(*of_answer(command.title, answer))
 

@@ -12,6 +12,7 @@ from component.link.messages.delivery import Delivery
 from component.link.messages.inbound import Account, InboundMessage
 from component.policy.persons import Persons
 from component.store import StorageError
+from component.store.outages import log_failure
 from xep.jid import JID
 
 _REMEMBERED: Final = 4096
@@ -93,7 +94,7 @@ class Notices:
                 return None
             claimed = await self._store.claim(agent, person)
         except StorageError as error:
-            _log.error("cannot find out who has received the notice", reason=str(error))
+            log_failure(_log, "cannot find out who has received the notice", error)
             claimed = await self._is_person(message)
         if not claimed:
             return None
@@ -112,7 +113,7 @@ class Notices:
             try:
                 await self._store.sent(agent, person)
             except StorageError as error:
-                _log.error("cannot record who has received the notice", reason=str(error))
+                log_failure(_log, "cannot record who has received the notice", error)
 
     def _key(self, message: InboundMessage) -> tuple[JID, JID]:
         return self._agent_at(message.conversation.agent), message.principal

@@ -30,6 +30,7 @@ from component.link.messages.inbound import (
 from component.memory_directory.layout import SessionKey
 from component.skills.errors import printable
 from component.store import StorageError
+from component.store.outages import log_failure
 from xep.chat_states import NAMESPACE as CHAT_STATES
 from xep.explicit_encryption import NAMESPACE as ENCRYPTION
 from xep.jid import JID
@@ -155,7 +156,7 @@ def command_stage(commands: Commands) -> MessageStage:
         except CommandError as error:
             return Handled(str(error))
         except StorageError as error:
-            _log.error("a command failed", command=command.name, reason=str(error))
+            log_failure(_log, "a command failed", error, command=command.name)
             return Handled(_AT_FAULT)
 
     return MessageStage(StageOrder.COMMANDS, handle)
@@ -241,7 +242,7 @@ class AgentStages:
                 self._references.add(message, first)
                 return Handled()
         except StorageError as error:
-            _log.error("could not revise a message", reason=str(error))
+            log_failure(_log, "could not revise a message", error)
             return Handled(_AT_FAULT)
         return Handled(_LATE_RETRACTION if body is None else _LATE_CORRECTION)
 
@@ -270,7 +271,7 @@ class AgentStages:
         except StanzaError as error:
             return Handled(error.text)
         except StorageError as error:
-            _log.error("could not accept a message", reason=str(error))
+            log_failure(_log, "could not accept a message", error)
             return Handled(_AT_FAULT)
         return Handled()
 

@@ -17,7 +17,11 @@ class CommandLineFeature(Feature):
 
     def open(self, kernel: Kernel) -> Opened:
         """Make the server."""
-        server = ControlServer(kernel.storage.directory, kernel.commands)
+        server = ControlServer(
+            kernel.storage.directory,
+            kernel.commands,
+            digest=lambda: kernel.environment.settings.digest,
+        )
 
         async def serve(*, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
             try:

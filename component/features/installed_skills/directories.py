@@ -48,6 +48,7 @@ from component.skills.errors import SkillLoadError
 from component.skills.manifest import ManifestError
 from component.skills.sources import Offer
 from component.store.errors import StorageError
+from component.store.outages import log_failure
 from component.store.storage import Storage
 
 _log = structlog.get_logger("component.skills")
@@ -150,7 +151,7 @@ class SkillDirectories(Installed):
         try:
             await self.look()
         except StorageError as error:
-            _log.warning("cannot look for changed skills", reason=str(error))
+            log_failure(_log, "cannot look for changed skills", error)
 
     async def look(self) -> None:
         """Look at the directories, and offer what is approved. Raises StorageError."""

@@ -18,6 +18,7 @@ from component.pubsub.changes import NodeChange
 from component.pubsub.config import NodeConfig
 from component.pubsub.service import PubSubService, Stored, StoredChangedError
 from component.store.errors import StorageError
+from component.store.outages import log_failure
 from xep.binding import RawXML
 from xep.fluux_agent.memory import NAMESPACE
 from xep.jid import JID, JIDError
@@ -161,7 +162,7 @@ class AgentNodes:
         try:
             await self._make(whose)
         except StorageError as error:
-            _log.warning("the configuration of a node stays changed", reason=str(error))
+            log_failure(_log, "the configuration of a node stays changed", error)
 
     def _whose(self, change: NodeChange) -> SessionKey | None:
         try:

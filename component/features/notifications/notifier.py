@@ -43,6 +43,7 @@ from component.store.notifications import (
     Plan,
     Recipient,
 )
+from component.store.outages import log_failure
 from component.tasks.outputs import text_of
 from xep.fluux_agent.task import Task
 from xep.jid import JID
@@ -206,7 +207,7 @@ class Notifier:
                     if self._kernel.stream.is_connected():
                         wait_s = await self._send_due()
                 except StorageError as error:
-                    _log.warning("notifications wait for the database", reason=str(error))
+                    log_failure(_log, "notifications wait for the database", error)
                     wait_s = _RETRY_S
                 with anyio.move_on_after(wait_s):
                     await self._wake.wait()
@@ -219,7 +220,7 @@ class Notifier:
                 try:
                     self._wait_online(await self.store.waiting_online())
                 except StorageError as error:
-                    _log.warning("cannot see who waits to be online", reason=str(error))
+                    log_failure(_log, "cannot see who waits to be online", error)
                 self.wake()
 
     def _wait_online(self, recipients: set[tuple[JID, JID]]) -> None:
@@ -243,7 +244,7 @@ class Notifier:
                     if self._activity[key] is store:
                         del self._activity[key]
             except StorageError as error:
-                _log.warning("signs of people wait for the database", reason=str(error))
+                log_failure(_log, "signs of people wait for the database", error)
                 await anyio.sleep(_RETRY_S)
                 self._active.set()
 
@@ -278,7 +279,7 @@ class Notifier:
                 await self.store.release(batch, _AGAIN_MS)
         except StorageError as error:
             # The claim expires, and the message is sent again under the same id.
-            _log.warning("a notification is sent again later", reason=str(error))
+            log_failure(_log, "a notification is sent again later", error)
             await anyio.sleep(_RETRY_S)
 
     def _plan(self, recipient: Recipient) -> Plan:
@@ -388,7 +389,7 @@ class Results:
                 for each in found:
                     await self._pass_on(each)
             except StorageError as error:
-                _log.warning("results have to wait", reason=str(error), seconds=wait)
+                log_failure(_log, "results have to wait", error, seconds=wait)
                 await anyio.sleep(wait)
                 wait = min(wait * 2, _LONGEST_WAIT_S)
                 continue

@@ -10,6 +10,7 @@ from component.features.pubsub.owners import OwnerHandler
 from component.kernel.kernel import Kernel
 from component.kernel.options import page_bytes
 from component.store import StorageError
+from component.store.outages import log_failure
 from xep.pubsub import SUBSCRIBE_AUTHORIZATION
 
 _log = structlog.get_logger("component.pubsub")
@@ -60,7 +61,7 @@ class _Views:
                 for profile in self._profiles.values():
                     await self._pubsub.refresh(profile.address)
             except StorageError as error:
-                _log.warning("cannot notify subscribers of what has changed", reason=str(error))
+                log_failure(_log, "cannot notify subscribers of what has changed", error)
 
 
 FEATURE = PubSubFeature

@@ -30,6 +30,7 @@ from component.link.messages.inbound import (
 from component.memory_directory.layout import SessionKey
 from component.skills.errors import printable
 from component.store import StorageError
+from component.store.outages import log_failure
 from component.task_messages.questions import Questions, is_quoted, split_quotation
 from component.task_messages.spoken_answers import (
     SpokenYesNo,
@@ -177,7 +178,7 @@ class ChatAnswers:
         try:
             await self._tasks.returned(who, at, message_id)
         except StorageError as error:
-            _log.error("could not record that a message was returned", reason=str(error))
+            log_failure(_log, "could not record that a message was returned", error)
 
     async def _answered(self, message: InboundMessage) -> str | None:
         if message.reacted is not None:

@@ -29,6 +29,7 @@ from component.kernel.triggers import Trigger, Work
 from component.store.clock import seconds_since_boot
 from component.store.database import Database
 from component.store.errors import StorageError
+from component.store.outages import log_failure
 from component.store.storage import Storage
 from xep.stanza_error import StanzaError
 
@@ -82,7 +83,7 @@ class ScheduleRunner:
                 left = await self.step()
                 wait = _FIRST_WAIT_S
             except StorageError as error:
-                _log.warning("schedules have to wait", reason=str(error), seconds=wait)
+                log_failure(_log, "schedules have to wait", error, seconds=wait)
                 left, wait = wait, min(wait * 2, _LONGEST_WAIT_S)
             with anyio.move_on_after(left):
                 await self._woken.wait()

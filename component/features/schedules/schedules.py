@@ -41,6 +41,7 @@ from component.kernel.triggers import Work, work_of
 from component.skills import InvalidParam, Registry, Skill, View, prepare
 from component.store import StorageError
 from component.store.database import Database
+from component.store.outages import log_failure
 from component.store.storage import Storage
 from xep.jid import JID, JIDError
 
@@ -481,7 +482,7 @@ class DeclaredSchedules:
                     try:
                         await self._schedules.configure(wishes, "skill")
                     except StorageError as error:
-                        _log.warning("cannot store the schedules of skills", reason=str(error))
+                        log_failure(_log, "cannot store the schedules of skills", error)
                         await anyio.sleep(RETRY_S)
                         continue
                     self._stored = wishes

@@ -4,8 +4,10 @@ admins.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
+import structlog
 
 from component import system
 from component.commands import (
@@ -22,10 +24,13 @@ from component.commands import (
 from component.features.service_commands.skill_commands import SkillCommands
 from component.features.service_commands.skill_texts import first_line, skill_text
 from component.kernel.pause_gate import PauseGate
+from component.store import StorageError
 from component.store.contacts import StoppedContacts
 from component.store.shared import PAUSED, Switches
 from component.tasks.admin import Counts, TaskAdmin
 from xep.jid import JID
+
+_log = structlog.get_logger("component.app")
 
 _MORE_HELP = (
     "Send /help and the name of a command or a skill to see what it needs. You can also send help"
@@ -191,11 +196,13 @@ class Vitals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServiceStatus(Vitals, frozen=True, kw_only=True):
-    """The status of the service. `uptime_s` is in whole seconds."""
+    """The status of the service. `uptime_s` is in whole seconds. `tasks` is None while the database
+    cannot be read.
+    """
 
     paused: bool
     uptime_s: int | None
-    tasks: Counts
+    tasks: Counts | None
 
 
 STATUS = Outline(
@@ -205,15 +212,31 @@ STATUS = Outline(
     params=NoParams,
     who="admin",
 )
+
+
+class PauseParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The parameters of pause and resume.
+
+    Args:
+        reason: Why, for the log.
+    """
+
+    reason: Annotated[str, msgspec.Meta(max_length=500)] = ""
+
+
 PAUSE = Outline(
     name="pause",
     title="Pause",
     about="reject new requests on all instances until resume, except from admins",
-    params=NoParams,
+    params=PauseParams,
     who="admin",
 )
 RESUME = Outline(
-    name="resume", title="Resume", about="accept new requests again", params=NoParams, who="admin"
+    name="resume",
+    title="Resume",
+    about="accept new requests again",
+    params=PauseParams,
+    who="admin",
 )
 RELOAD = Outline(
     name="reload",
@@ -252,27 +275,40 @@ class AdminCommands:
         )
 
     async def _status(self, _asking: Asking, _params: NoParams) -> CommandResult:
+        outage = await self._task_admin.find_outage()
+        paused, tasks = self._gate is not None and self._gate.paused, None
+        try:
+            paused, tasks = await self._switches.is_on(PAUSED), await self._task_admin.counts()
+        except StorageError:
+            if outage is None:
+                raise
         vitals = self._vitals()
+        if outage is not None:
+            sentence = f"The database cannot be used since {when(outage.since)}. {outage.reason}"
+            warnings = (sentence, *vitals.warnings)
+            vitals = msgspec.structs.replace(vitals, warnings=warnings)
         started = vitals.started
         status = ServiceStatus(
             **msgspec.structs.asdict(vitals),
-            paused=await self._switches.is_on(PAUSED),
+            paused=paused,
             uptime_s=None if started is None else int((self._now() - started).total_seconds()),
-            tasks=await self._task_admin.counts(),
+            tasks=tasks,
         )
         return CommandResult("\n".join(_status_lines(status)), status)
 
-    async def _pause(self, _asking: Asking, _params: NoParams) -> CommandResult:
+    async def _pause(self, asking: Asking, params: PauseParams) -> CommandResult:
         if not await self._turn(on=True):
             return CommandResult("The service is already paused.")
+        _log.warning("paused: new requests are rejected", by=_who(asking), reason=params.reason)
         return CommandResult(
             "Paused: new requests are rejected, except from admins, on all instances and after a"
             " restart too, until you resume. Running tasks continue."
         )
 
-    async def _resume(self, _asking: Asking, _params: NoParams) -> CommandResult:
+    async def _resume(self, asking: Asking, params: PauseParams) -> CommandResult:
         if not await self._turn(on=False):
             return CommandResult("The service is not paused.")
+        _log.info("resumed: requests are accepted", by=_who(asking), reason=params.reason)
         return CommandResult("New requests are accepted again.")
 
     async def _turn(self, *, on: bool) -> bool:
@@ -280,6 +316,10 @@ class AdminCommands:
         if self._gate is not None:
             self._gate.paused = on
         return changed
+
+
+def _who(asking: Asking) -> str:
+    return "operator" if asking.principal is None else str(asking.principal)
 
 
 def _status_lines(status: ServiceStatus) -> list[str]:
@@ -295,11 +335,17 @@ def _status_lines(status: ServiceStatus) -> list[str]:
     if status.paused:
         lines.append("Paused: new requests are rejected, except from admins.")
     lines += [f"Warning: {each}" for each in status.warnings]
-    counts = status.tasks
-    states = (name for name in Counts.__struct_fields__ if name not in ("queued", "owned"))
-    kept = [f"{getattr(counts, name)} {name}" for name in states if getattr(counts, name)]
-    lines.append(f"Tasks: {', '.join(kept).replace('_', '-') or 'none'}.")
-    lines.append(f"{counts.owned} running, {counts.queued} waiting.")
+    if (counts := status.tasks) is not None:
+        lines += _counts_lines(counts)
     lines.append(f"{status.skills} skills. Storage: {status.storage}.")
     lines.append(f"Python {status.python}, {status.backend}.")
     return lines
+
+
+def _counts_lines(counts: Counts) -> list[str]:
+    states = (name for name in Counts.__struct_fields__ if name not in ("queued", "owned"))
+    kept = [f"{getattr(counts, name)} {name}" for name in states if getattr(counts, name)]
+    return [
+        f"Tasks: {', '.join(kept).replace('_', '-') or 'none'}.",
+        f"{counts.owned} running, {counts.queued} waiting.",
+    ]

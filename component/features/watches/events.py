@@ -34,6 +34,7 @@ from component.kernel.triggers import Trigger
 from component.policy.taint import Taint
 from component.store.database import Database
 from component.store.errors import StorageError
+from component.store.outages import log_failure
 from xep.stanza_error import StanzaError
 
 MOST_PENDING: Final = 5_000
@@ -404,7 +405,7 @@ class WatchStarts:
             try:
                 task = await self._starter.start(trigger, work)
             except StorageError as error:
-                _log.error("work cannot be started; trying again", reason=str(error))
+                log_failure(_log, "work cannot be started; trying again", error)
             except StanzaError as error:
                 if error.type != "wait":
                     raise

@@ -15,6 +15,7 @@ from component.features.watches.watch import Observed, Watch, WatchState
 from component.store.database import Database
 from component.store.errors import StorageError
 from component.store.forgetting import Forgotten
+from component.store.outages import log_failure
 from component.store.schema import Table
 from component.store.storage import Storage
 
@@ -293,7 +294,7 @@ class RetryingStorage:
             try:
                 return await self._storage.read(op)
             except StorageError as error:
-                _log.warning("the database cannot be read; trying again", reason=str(error))
+                log_failure(_log, "the database cannot be read; trying again", error)
             await anyio.sleep(wait)
             wait = min(wait * 2, _LONGEST_WAIT_S)
 

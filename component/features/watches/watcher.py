@@ -22,6 +22,7 @@ from component.pubsub.client import PubSubClient
 from component.skills.context import Context
 from component.store.database import Database
 from component.store.errors import StorageError
+from component.store.outages import log_failure
 from xep.binding import RawXML
 from xep.jid import JID
 from xep.pubsub import Item
@@ -85,7 +86,7 @@ class Watcher:
                 try:
                     await self.reload()
                 except StorageError as error:
-                    _log.warning("cannot read the watches again", reason=str(error))
+                    log_failure(_log, "cannot read the watches again", error)
             await anyio.sleep_forever()
 
     def connected(self) -> None:

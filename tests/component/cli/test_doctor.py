@@ -232,7 +232,25 @@ def test_doctor_does_not_disconnect_a_running_service(
         verdict, text = checks(result)["storage"]
         assert verdict == "warning"
         assert f"is in use by process {service.pid}" in text
-        assert list(checks(result)) == ALL[: ALL.index("connection")]
+        found = checks(result)
+        assert found.pop("service")[0] == "ok"
+        assert list(found) == ALL[: ALL.index("connection")]
+
+        # Settings that the service does not have yet.
+        path = Path("agent.toml")
+        path.write_text(path.read_text() + "# changed\n")
+        result = command("doctor", "--json", storage__path=data)
+        verdict, text = checks(result)["service"]
+        assert verdict == "warning"
+        assert text.endswith("Restart the service to use this file.")
+        status = command("status", "--json", storage__path=data)
+        assert status.stderr.startswith("note: The running service has other settings")
+        assert json.loads(status.stdout)["domain"] == embedded.component_domain
+        agents = command("agents", "list", storage__path=data)
+        assert "The running service has no command 'agents'. The running service has other" in (
+            agents.stderr
+        )
+        assert "[llm]" not in agents.stderr
 
         # With another data directory only the server can tell.
         result = command("doctor", "--json")

@@ -4,10 +4,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
-from component.commands import OPERATOR, CommandResult, Commands, NoParams
+from component.commands import OPERATOR, CommandResult, Commands
 from component.features.service_commands.commands import AdminCommands, ServiceStatus, Vitals
 from component.kernel.pause_gate import PauseGate
+from component.store import StorageError
+from component.store.outages import Outage
 from component.tasks.admin import Counts
 from xep.fluux_agent.errors import Retry
 from xep.jid import JID
@@ -20,7 +23,15 @@ ALICE, BOSS = JID.parse("alice@a.example"), JID.parse("boss@a.example")
 
 
 class Counted:
+    def __init__(self, outage: Outage | None) -> None:
+        self.outage = outage
+
+    async def find_outage(self) -> Outage | None:
+        return self.outage
+
     async def counts(self) -> Counts:
+        if self.outage is not None:
+            raise StorageError(self.outage.reason)
         return Counts(running=2, input_required=1, completed=7, owned=2, queued=3)
 
 
@@ -39,7 +50,7 @@ class Remembered:
         return before != on
 
 
-def commands(intake: PauseGate | None, **vitals: Any) -> Commands:
+def commands(intake: PauseGate | None, outage: Outage | None = None, **vitals: Any) -> Commands:
     said = Vitals(
         software="agent",
         version="1.2",
@@ -50,16 +61,16 @@ def commands(intake: PauseGate | None, **vitals: Any) -> Commands:
         backend="trio",
         **vitals,
     )
-    ledger: Any = Counted()
+    ledger: Any = Counted(outage)
     switches: Any = Remembered()
     made = AdminCommands(lambda: said, ledger, switches, intake, lambda: NOW)
     return Commands(made.commands(), [BOSS])
 
 
-async def run(table: Commands, name: str) -> CommandResult:
+async def run(table: Commands, name: str, **params: str) -> CommandResult:
     command = table.get(name, OPERATOR)
     assert command is not None
-    return await command.run(OPERATOR, NoParams())
+    return await command.run(OPERATOR, command.read(params.items()))
 
 
 async def test_the_status_says_how_it_is() -> None:
@@ -114,3 +125,27 @@ async def test_a_service_that_does_not_run_begins_paused() -> None:
 async def test_only_admins_pause() -> None:
     everybody = commands(PauseGate()).asking(ALICE)
     assert commands(PauseGate()).of(everybody) == ()
+
+
+async def test_the_status_names_an_outage_of_the_database() -> None:
+    table = commands(PauseGate(), Outage(NOW, "The disk is full."), started=NOW)
+    answer = await run(table, "status")
+    assert isinstance(answer.value, ServiceStatus)
+    assert answer.value.tasks is None
+    (warning,) = answer.value.warnings
+    assert warning == (
+        "The database cannot be used since 2026-11-22 12:00:00 UTC. The disk is full."
+    )
+    assert f"Warning: {warning}" in answer.text.splitlines()
+
+
+async def test_pause_and_resume_say_in_the_log_who_and_why() -> None:
+    table = commands(PauseGate(), started=NOW)
+    with capture_logs() as logs:
+        await run(table, "pause", reason="upgrade")
+        await run(table, "pause")
+        await run(table, "resume")
+    assert [(line["event"], line["by"], line["reason"]) for line in logs] == [
+        ("paused: new requests are rejected", "operator", "upgrade"),
+        ("resumed: requests are accepted", "operator", ""),
+    ]
