@@ -11,10 +11,12 @@ from tests.servers.talk import execute, output
 class Crowd(SlixComponent):
     """The accounts `name@domain`. Each of them refuses every IQ request."""
 
-    def __init__(self, server: Server) -> None:
-        """Serve the domain of the component of a server."""
-        domain = server.component_domain
-        super().__init__(domain, server.secret, server.address, server.component_port)
+    def __init__(self, server: Server, *, second: bool = False) -> None:
+        """Serve the domain of the component of a server, or of its second component."""
+        domain, port = server.component_domain, server.component_port
+        if second:
+            domain, port = server.second or "", server.second_port
+        super().__init__(domain, server.secret, server.address, port)
         self.domain = domain
 
     def names(self, count: int) -> Sequence[str]:

@@ -1,15 +1,17 @@
 """Several services on one PostgreSQL and one domain of ejabberd, which balances the stanzas."""
 
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.servers import guides
 from tests.servers.agent_process import AgentProcess
 from tests.servers.base import Server
 from tests.servers.crowd import Crowd
-from tests.servers.fixtures import OTHER, PAIR
+from tests.servers.fixtures import OTHER, PAIR, ServerFactory
 
 pytestmark = [pytest.mark.servers]
 
@@ -26,6 +28,9 @@ def where() -> str:
     """Where am I?"""
     return Path.cwd().name
 '''
+GUIDE = tomllib.loads(guides.block(guides.DOCS / "ejabberd.md", "component-number"))["server"][
+    "component_number"
+]
 FOR_EVER = 3000.0
 OPENS = "opens one more connection, which only receives"
 ASKED = 6
@@ -92,6 +97,10 @@ def greeted(crowd: Crowd, names: Sequence[str], agent: str) -> None:
         )
 
 
+def name_of(agent: AgentProcess) -> str:
+    return agent.directory.name
+
+
 def test_messages_for_an_instance_that_was_killed_arrive_at_another_one(
     ejabberd_server: Server, tmp_path: Path, postgres_url: str
 ) -> None:
@@ -99,7 +108,7 @@ def test_messages_for_an_instance_that_was_killed_arrive_at_another_one(
     assistant = f"assistant@{server.component_domain}"
     with (
         Crowd(ejabberd_server.on(OTHER)) as crowd,
-        instances(server, tmp_path, postgres_url, crowd, 2) as (first, second),
+        instances(server, tmp_path, postgres_url, crowd, GUIDE) as (first, second),
     ):
         names = crowd.names(12)
         first.start().wait_log(OPENS)
@@ -113,9 +122,58 @@ def test_messages_for_an_instance_that_was_killed_arrive_at_another_one(
             other.wait_log(OPENS)
             other.connected()
             greeted(crowd, names, assistant)
-            assert {*places(crowd, names, assistant).values()} == {other.directory.name}
+            assert {*places(crowd, names, assistant).values()} == {name_of(other)}
 
             gone.start().connected()
             refused(gone)
             greeted(crowd, names, assistant)
             assert places(crowd, names, assistant) == before
+
+
+@pytest.mark.thorough
+def test_one_of_three_instances_serves_all_accounts_until_another_one_is_back(
+    make_ejabberd: ServerFactory, tmp_path: Path, postgres_url: str
+) -> None:
+    guide = tmp_path / "ejabberd.md"
+    text = (guides.DOCS / "ejabberd.md").read_text()
+    guide.write_text(text.replace("component_number: 2", "component_number: 3"))
+    server = make_ejabberd(second="crowd.test", additions=[(str(guide), "balancing")])
+    assistant = f"assistant@{server.component_domain}"
+    with (
+        Crowd(server, second=True) as crowd,
+        instances(server, tmp_path, postgres_url, crowd, 3) as (first, second, third),
+    ):
+        names = crowd.names(12)
+        for agent in (first, second, third):
+            agent.start().connected()
+            refused(agent)
+        everywhere = places(crowd, names, assistant)
+        assert {*everywhere.values()} == {"first", "second", "third"}
+
+        third.kill()
+        second.kill()
+        for _ in range(2):
+            first.wait_log(OPENS)
+        for _ in range(2):
+            first.connected()
+        greeted(crowd, names, assistant)
+        assert {*places(crowd, names, assistant).values()} == {"first"}
+
+        second.start().connected()
+        refused(second)
+        greeted(crowd, names, assistant)
+        assert {*places(crowd, names, assistant).values()} == {"first", "second"}
+
+        third.start().connected()
+        refused(third)
+        greeted(crowd, names, assistant)
+        assert {*places(crowd, names, assistant).values()} == {"first", "second", "third"}
+
+        # Those that stop give their connections to the others at once.
+        assert second.stop() == 0
+        assert third.stop() == 0
+        for _ in range(2):
+            first.wait_log(OPENS)
+        for _ in range(2):
+            first.connected()
+        greeted(crowd, names, assistant)
