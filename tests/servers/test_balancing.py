@@ -32,7 +32,6 @@ GUIDE = tomllib.loads(guides.block(guides.DOCS / "ejabberd.md", "component-numbe
     "component_number"
 ]
 FOR_EVER = 3000.0
-OPENS = "opens one more connection, which only receives"
 ASKED = 6
 
 
@@ -69,6 +68,12 @@ def instances(
             stack.callback(agent.close)
             found.append(agent)
         yield found
+
+
+def opened(agent: AgentProcess, count: int) -> None:
+    """Wait until an instance has opened so many connections besides its first one."""
+    for _ in range(count):
+        agent.wait_log("connected", use="receiving")
 
 
 def places(crowd: Crowd, names: Sequence[str], agent: str) -> Mapping[str, str]:
@@ -111,7 +116,7 @@ def test_messages_for_an_instance_that_was_killed_arrive_at_another_one(
         instances(server, tmp_path, postgres_url, crowd, GUIDE) as (first, second),
     ):
         names = crowd.names(12)
-        first.start().wait_log(OPENS)
+        opened(first.start(), GUIDE - 1)
         refused(first)
         second.start().connected()
         refused(second)
@@ -119,8 +124,7 @@ def test_messages_for_an_instance_that_was_killed_arrive_at_another_one(
         assert {*before.values()} == {"first", "second"}
         for gone, other in ((second, first), (first, second)):
             gone.kill()
-            other.wait_log(OPENS)
-            other.connected()
+            opened(other, 1)
             greeted(crowd, names, assistant)
             assert {*places(crowd, names, assistant).values()} == {name_of(other)}
 
@@ -144,7 +148,9 @@ def test_one_of_three_instances_serves_all_accounts_until_another_one_is_back(
         instances(server, tmp_path, postgres_url, crowd, 3) as (first, second, third),
     ):
         names = crowd.names(12)
-        for agent in (first, second, third):
+        opened(first.start(), 2)
+        refused(first)
+        for agent in (second, third):
             agent.start().connected()
             refused(agent)
         everywhere = places(crowd, names, assistant)
@@ -152,10 +158,7 @@ def test_one_of_three_instances_serves_all_accounts_until_another_one_is_back(
 
         third.kill()
         second.kill()
-        for _ in range(2):
-            first.wait_log(OPENS)
-        for _ in range(2):
-            first.connected()
+        opened(first, 2)
         greeted(crowd, names, assistant)
         assert {*places(crowd, names, assistant).values()} == {"first"}
 
@@ -172,8 +175,5 @@ def test_one_of_three_instances_serves_all_accounts_until_another_one_is_back(
         # Those that stop give their connections to the others at once.
         assert second.stop() == 0
         assert third.stop() == 0
-        for _ in range(2):
-            first.wait_log(OPENS)
-        for _ in range(2):
-            first.connected()
+        opened(first, 2)
         greeted(crowd, names, assistant)

@@ -62,8 +62,7 @@ def test_ejabberd_has_both(ejabberd_server: Server, tmp_path: Path, postgres_url
         ]
         told = [client.messages.take(event(task, "input-required")) for client, task in waiting]
         first.kill()
-        second.wait_log("opens one more connection, which only receives")
-        second.connected()
+        second.wait_log("connected", use="receiving")
         for (client, task), message in zip(waiting, told, strict=True):
             asked = message.find(f"{{{TASK}}}task/{{{TASK}}}input")
             assert asked is not None

@@ -163,6 +163,7 @@ class Connection:
         """
         more = Connection(self._server, Outbox(_PROBES_BYTES), receiver, connect=self._connect)
         more._probes = self._probes
+        more._log = self._log.bind(use="receiving")
         return more
 
     async def hand_over(self, stanzas: Sequence[StanzaEvent]) -> None:
