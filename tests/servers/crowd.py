@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.servers.base import Server
-from tests.servers.clients import Element, SlixComponent
+from tests.servers.clients import TIMEOUT, Element, SlixComponent
 from tests.servers.talk import execute, output
 
 
@@ -23,9 +23,9 @@ class Crowd(SlixComponent):
         """Return the addresses of so many accounts."""
         return [f"person{number}@{self.domain}" for number in range(count)]
 
-    def ask(self, sender: str, to: str, skill: str) -> str:
-        """Return what a skill returns to an account."""
-        return output(self.iq(to, execute(skill), "set", sender=f"{sender}/desk"))
+    def ask(self, sender: str, to: str, skill: str, timeout: float = TIMEOUT) -> str:
+        """Return what a skill returns to an account. Raises TimeoutError."""
+        return output(self.iq(to, execute(skill), "set", f"{sender}/desk", timeout))
 
     def _record(self, stanza: Element) -> None:
         if stanza.tag.endswith("}iq") and stanza.get("type") in {"get", "set"}:

@@ -12,6 +12,7 @@ from tests.servers.agent_process import AgentProcess
 from tests.servers.base import Server
 from tests.servers.crowd import Crowd
 from tests.servers.fixtures import OTHER, PAIR, ServerFactory
+from tests.waiting import until
 
 pytestmark = [pytest.mark.servers]
 
@@ -177,3 +178,27 @@ def test_one_of_three_instances_serves_all_accounts_until_another_one_is_back(
         assert third.stop() == 0
         opened(first, 2)
         greeted(crowd, names, assistant)
+
+
+@pytest.mark.thorough
+def test_a_connection_to_which_ejabberd_sends_nothing_is_opened_again(
+    ejabberd_server: Server, tmp_path: Path, postgres_url: str
+) -> None:
+    server = ejabberd_server.on(PAIR)
+    assistant = f"assistant@{server.component_domain}"
+    with (
+        Crowd(ejabberd_server.on(OTHER)) as crowd,
+        instances(server, tmp_path, postgres_url, crowd, 2) as (first, _),
+    ):
+        with Crowd(server):  # it takes one of two places, as a lost machine would keep it
+            first.set(server__probe_timeout_s=0.5)
+            first.start().wait_log("not connected", code="silent")
+        names = crowd.names(12)
+
+        def is_served(name: str) -> bool:
+            try:
+                return crowd.ask(name, assistant, "where", timeout=1) == "first"
+            except TimeoutError:
+                return False
+
+        until(lambda: all(map(is_served, names)))

@@ -9,7 +9,7 @@ Which stanzas a new connection gets is decided by ejabberd: those of the missing
 the missing ones.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -20,6 +20,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from component.features.balancing.instances import FIRST, Instances, tag_of
 from component.features.balancing.shares import share_of
 from component.link.connection.connection import Connection
+from component.metrics.counters import Gauge
 from component.store import Storage, StorageError
 from component.store.process_locks import ProcessLocks
 
@@ -90,6 +91,11 @@ class Connections:
                     await self._release(locks, [*locks.held])
                 locks.close()
 
+    def gauges(self) -> Iterable[Gauge]:
+        """Return the number of connections that this instance keeps open."""
+        about = "Connections to the XMPP server that this instance keeps open."
+        yield Gauge("connections", about, {(): float(self._count_open())})
+
     async def leave(self) -> None:
         """Close all connections but the first, and let other instances open them. Raises
         StorageError.
@@ -159,7 +165,7 @@ class Connections:
         _log.info("closed a connection for another instance", connections=self._count_open())
 
     def _count_open(self) -> int:
-        return 1 + len(self._more)
+        return self._has_first.is_set() + len(self._more)
 
     def _report(self, what: str, **values: object) -> None:
         """Log a state once."""
