@@ -30,7 +30,8 @@ CHANNEL: Final = "balancing"
 """The channel on which an instance announces that it has started, or has released a lock."""
 _LOOK_S: Final = 1.0
 """Seconds between two looks for instances that were killed."""
-_CLOSE_S: Final = 5.0
+_CLOSE_S: Final = 15.0
+"""Seconds to handle what the server has sent on a connection before it is closed."""
 _LEAVE_S: Final = 2.0
 
 
