@@ -10,6 +10,7 @@ import pytest
 from tests.servers import guides
 from tests.servers.agent_process import AgentProcess
 from tests.servers.base import Server
+from tests.servers.command_line import doctor
 from tests.servers.crowd import Crowd
 from tests.servers.fixtures import OTHER, PAIR, ServerFactory
 from tests.waiting import until
@@ -172,6 +173,16 @@ def test_one_of_three_instances_serves_all_accounts_until_another_one_is_back(
         refused(third)
         greeted(crowd, names, assistant)
         assert {*places(crowd, names, assistant).values()} == {"first", "second", "third"}
+
+        # A further program gets nothing, and takes nothing.
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir()
+        (elsewhere / "agent.toml").write_text(server.agent_toml())
+        settings = {"server__component_number": 3, "server__probe_timeout_s": 0.5}
+        _, found = doctor(elsewhere, server.secret, **settings)
+        assert found["connection"][0] == "warning"
+        assert "the running instances have all 3 connections" in found["connection"][1]
+        greeted(crowd, names, assistant)
 
         # Those that stop give their connections to the others at once.
         assert second.stop() == 0
