@@ -144,6 +144,10 @@ class StreamSubsystem(Receiver):
         assert self._connection is not None, "the first connection exists"
         return self._connection.one_more(_MoreStanzas(self))
 
+    def is_probe(self, event: StanzaEvent) -> bool:
+        """Note a probe of the first connection that has returned on another one."""
+        return self._connection is not None and self._connection.is_probe(event)
+
     async def hand_over(self, stanza: Incoming) -> None:
         """Handle a stanza that another instance has received for this one."""
         if self._connection is not None:
@@ -239,6 +243,7 @@ class _MoreStanzas(Receiver):
     """Receives what arrives on a further connection. Nothing is announced on it."""
 
     def __init__(self, stream: StreamSubsystem) -> None:
+        self.tag = stream.tag
         self._stream = stream
 
     def connected(self) -> None:
@@ -248,4 +253,4 @@ class _MoreStanzas(Receiver):
 
     def received(self, events: Sequence[StanzaEvent]) -> int:
         """Handle the events of one read."""
-        return self._stream.received(events)
+        return self._stream.received([each for each in events if not self._stream.is_probe(each)])

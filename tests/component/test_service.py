@@ -170,6 +170,23 @@ async def test_stopping_it_takes_leave_and_frees_the_directory(settings: Change)
 
 
 @pytest.mark.anyio
+async def test_the_agents_stay_available_while_another_instance_has_them(settings: Change) -> None:
+    with anyio.fail_after(3 * LIMIT):
+        async with new_server() as server, client(server, "juliet") as juliet:
+            async with running(server, settings) as service:
+                juliet.send_raw(f"<presence to='{AGENT}' type='subscribe'/>")
+                await to_thread.run_sync(juliet.presences.take, from_(AGENT))
+                subsystems = service._subsystems
+                assert subsystems is not None
+                subsystems.kernel.stream.has_others = lambda: True
+            # Its answer comes after everything that the service has sent.
+            await juliet.aiq("localhost", "<ping xmlns='urn:xmpp:ping'/>")
+            assert not [
+                each for each in juliet.presences.all() if from_(AGENT, "unavailable")(each)
+            ]
+
+
+@pytest.mark.anyio
 async def test_it_can_be_stopped_before_it_ever_connects(settings: Change) -> None:
     service = Service(settings(port=1))
     with anyio.fail_after(LIMIT):

@@ -1,15 +1,19 @@
 """Several services on one PostgreSQL and one domain of ejabberd, which balances the stanzas."""
 
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.servers import guides
 from tests.servers.agent_process import AgentProcess
 from tests.servers.base import Server
+from tests.servers.command_line import doctor
 from tests.servers.crowd import Crowd
-from tests.servers.fixtures import OTHER, PAIR
+from tests.servers.fixtures import OTHER, PAIR, ServerFactory
+from tests.waiting import until
 
 pytestmark = [pytest.mark.servers]
 
@@ -26,8 +30,10 @@ def where() -> str:
     """Where am I?"""
     return Path.cwd().name
 '''
+GUIDE = tomllib.loads(guides.block(guides.DOCS / "ejabberd.md", "component-number"))["server"][
+    "component_number"
+]
 FOR_EVER = 3000.0
-OPENS = "opens one more connection, which only receives"
 ASKED = 6
 
 
@@ -66,6 +72,12 @@ def instances(
         yield found
 
 
+def opened(agent: AgentProcess, count: int) -> None:
+    """Wait until an instance has opened so many connections besides its first one."""
+    for _ in range(count):
+        agent.wait_log("connected", use="receiving")
+
+
 def places(crowd: Crowd, names: Sequence[str], agent: str) -> Mapping[str, str]:
     """Return which instance serves each account."""
     return {name: crowd.ask(name, agent, "where") for name in names}
@@ -92,6 +104,10 @@ def greeted(crowd: Crowd, names: Sequence[str], agent: str) -> None:
         )
 
 
+def name_of(agent: AgentProcess) -> str:
+    return agent.directory.name
+
+
 def test_messages_for_an_instance_that_was_killed_arrive_at_another_one(
     ejabberd_server: Server, tmp_path: Path, postgres_url: str
 ) -> None:
@@ -99,10 +115,10 @@ def test_messages_for_an_instance_that_was_killed_arrive_at_another_one(
     assistant = f"assistant@{server.component_domain}"
     with (
         Crowd(ejabberd_server.on(OTHER)) as crowd,
-        instances(server, tmp_path, postgres_url, crowd, 2) as (first, second),
+        instances(server, tmp_path, postgres_url, crowd, GUIDE) as (first, second),
     ):
         names = crowd.names(12)
-        first.start().wait_log(OPENS)
+        opened(first.start(), GUIDE - 1)
         refused(first)
         second.start().connected()
         refused(second)
@@ -110,12 +126,90 @@ def test_messages_for_an_instance_that_was_killed_arrive_at_another_one(
         assert {*before.values()} == {"first", "second"}
         for gone, other in ((second, first), (first, second)):
             gone.kill()
-            other.wait_log(OPENS)
-            other.connected()
+            opened(other, 1)
             greeted(crowd, names, assistant)
-            assert {*places(crowd, names, assistant).values()} == {other.directory.name}
+            assert {*places(crowd, names, assistant).values()} == {name_of(other)}
 
             gone.start().connected()
             refused(gone)
             greeted(crowd, names, assistant)
             assert places(crowd, names, assistant) == before
+
+
+@pytest.mark.thorough
+def test_one_of_three_instances_serves_all_accounts_until_another_one_is_back(
+    make_ejabberd: ServerFactory, tmp_path: Path, postgres_url: str
+) -> None:
+    guide = tmp_path / "ejabberd.md"
+    text = (guides.DOCS / "ejabberd.md").read_text()
+    guide.write_text(text.replace("component_number: 2", "component_number: 3"))
+    server = make_ejabberd(second="crowd.test", additions=[(str(guide), "balancing")])
+    assistant = f"assistant@{server.component_domain}"
+    with (
+        Crowd(server, second=True) as crowd,
+        instances(server, tmp_path, postgres_url, crowd, 3) as (first, second, third),
+    ):
+        names = crowd.names(12)
+        opened(first.start(), 2)
+        refused(first)
+        for agent in (second, third):
+            agent.start().connected()
+            refused(agent)
+        everywhere = places(crowd, names, assistant)
+        assert {*everywhere.values()} == {"first", "second", "third"}
+
+        third.kill()
+        second.kill()
+        opened(first, 2)
+        greeted(crowd, names, assistant)
+        assert {*places(crowd, names, assistant).values()} == {"first"}
+
+        second.start().connected()
+        refused(second)
+        greeted(crowd, names, assistant)
+        assert {*places(crowd, names, assistant).values()} == {"first", "second"}
+
+        third.start().connected()
+        refused(third)
+        greeted(crowd, names, assistant)
+        assert {*places(crowd, names, assistant).values()} == {"first", "second", "third"}
+
+        # A further program gets nothing, and takes nothing.
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir()
+        (elsewhere / "agent.toml").write_text(server.agent_toml())
+        settings = {"server__component_number": 3, "server__probe_timeout_s": 0.5}
+        _, found = doctor(elsewhere, server.secret, **settings)
+        assert found["connection"][0] == "warning"
+        assert "the running instances have all 3 connections" in found["connection"][1]
+        greeted(crowd, names, assistant)
+
+        # Those that stop give their connections to the others at once.
+        assert second.stop() == 0
+        assert third.stop() == 0
+        opened(first, 2)
+        greeted(crowd, names, assistant)
+
+
+@pytest.mark.thorough
+def test_a_connection_to_which_ejabberd_sends_nothing_is_opened_again(
+    ejabberd_server: Server, tmp_path: Path, postgres_url: str
+) -> None:
+    server = ejabberd_server.on(PAIR)
+    assistant = f"assistant@{server.component_domain}"
+    with (
+        Crowd(ejabberd_server.on(OTHER)) as crowd,
+        instances(server, tmp_path, postgres_url, crowd, 2) as (first, _),
+    ):
+        with Crowd(server):  # it takes one of two places, as a lost machine would keep it
+            first.set(server__probe_timeout_s=0.5)
+            first.start().wait_log("not connected", code="silent")
+        names = crowd.names(12)
+
+        def is_served(name: str) -> bool:
+            try:
+                return crowd.ask(name, assistant, "where", timeout=1) == "first"
+            except TimeoutError:
+                return False
+
+        until(lambda: all(map(is_served, names)))

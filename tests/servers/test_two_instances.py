@@ -32,7 +32,7 @@ FOR_EVER = 3000.0
 
 
 def pair(server: Server, directory: Path, postgres: str, **more: object) -> list[AgentProcess]:
-    # An answer that goes to the other one is waited for in vain: longer than any test does.
+    # An answer that is not passed on is waited for in vain: longer than any test does.
     settings = {"limits__iq_timeout_s": FOR_EVER, "conformance__enabled": True, **more}
     return [
         AgentProcess(server, directory / name, storage__postgres=postgres, **settings)
@@ -43,7 +43,7 @@ def pair(server: Server, directory: Path, postgres: str, **more: object) -> list
 def test_ejabberd_has_both(ejabberd_server: Server, tmp_path: Path, postgres_url: str) -> None:
     server = ejabberd_server.on(PAIR)
     with ExitStack() as stack:
-        first, second = pair(server, tmp_path, postgres_url)
+        first, second = pair(server, tmp_path, postgres_url, server__component_number=2)
         for agent in (first, second):
             stack.enter_context(agent).connected()
         agent_jid = f"assistant@{server.component_domain}"
@@ -61,9 +61,8 @@ def test_ejabberd_has_both(ejabberd_server: Server, tmp_path: Path, postgres_url
             for client in clients
         ]
         told = [client.messages.take(event(task, "input-required")) for client, task in waiting]
-        # What ejabberd gives to the one that is away is lost, so it has to come back.
         first.kill()
-        first.start().connected()
+        second.wait_log("connected", use="receiving")
         for (client, task), message in zip(waiting, told, strict=True):
             asked = message.find(f"{{{TASK}}}task/{{{TASK}}}input")
             assert asked is not None

@@ -9,7 +9,7 @@ Which stanzas a new connection gets is decided by ejabberd: those of the missing
 the missing ones.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -20,6 +20,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from component.features.balancing.instances import FIRST, Instances, tag_of
 from component.features.balancing.shares import share_of
 from component.link.connection.connection import Connection
+from component.metrics.counters import Gauge
 from component.store import Storage, StorageError
 from component.store.process_locks import ProcessLocks
 
@@ -29,7 +30,8 @@ CHANNEL: Final = "balancing"
 """The channel on which an instance announces that it has started, or has released a lock."""
 _LOOK_S: Final = 1.0
 """Seconds between two looks for instances that were killed."""
-_CLOSE_S: Final = 5.0
+_CLOSE_S: Final = 15.0
+"""Seconds to handle what the server has sent on a connection before it is closed."""
 _LEAVE_S: Final = 2.0
 
 
@@ -89,6 +91,11 @@ class Connections:
                 with anyio.move_on_after(_LEAVE_S, shield=True), suppress(StorageError):
                     await self._release(locks, [*locks.held])
                 locks.close()
+
+    def gauges(self) -> Iterable[Gauge]:
+        """Return the number of connections that this instance keeps open."""
+        about = "Connections to the XMPP server that this instance keeps open."
+        yield Gauge("connections", about, {(): float(self._count_open())})
 
     async def leave(self) -> None:
         """Close all connections but the first, and let other instances open them. Raises
@@ -159,7 +166,7 @@ class Connections:
         _log.info("closed a connection for another instance", connections=self._count_open())
 
     def _count_open(self) -> int:
-        return 1 + len(self._more)
+        return self._has_first.is_set() + len(self._more)
 
     def _report(self, what: str, **values: object) -> None:
         """Log a state once."""

@@ -23,7 +23,9 @@ class BalancingFeature(Feature):
         stream.screen = passing.screen
         stream.has_others = lambda: bool(instances.others)
         return Opened(
-            loops=(passing.send, passing.receive, connections.run), closing=connections.leave
+            loops=(passing.send, passing.receive, connections.run),
+            gauges=connections.gauges,
+            closing=connections.leave,
         )
 
 

@@ -16,6 +16,7 @@ from anyio.abc import TaskStatus
 
 from component.features.balancing import rows
 from component.features.balancing.instances import TAG_LENGTH, Instances
+from component.link.connection.probe import PROBE
 from component.link.router.rare_log import RareLog
 from component.link.router.router import StanzaEvent
 from component.store import Storage, StorageError
@@ -57,15 +58,18 @@ class StanzaPassing:
         self._rare_log = RareLog(_log)
 
     def screen(self, events: Sequence[StanzaEvent]) -> Sequence[StanzaEvent]:
-        """Return the stanzas that no other instance waits for; pass the others on."""
-        if not self._instances.others:
-            return events
-        return [event for event in events if not self._pass_on(event)]
+        """Return the stanzas that are for this instance; pass those on that another one waits
+        for.
+        """
+        return [event for event in events if not self._take(event)]
 
-    def _pass_on(self, event: StanzaEvent) -> bool:
-        tag = (self._id_of(event) or "")[:TAG_LENGTH]
+    def _take(self, event: StanzaEvent) -> bool:
+        """Take a stanza that is not for this instance; return whether it is not."""
+        id_ = self._id_of(event) or ""
+        tag = id_[:TAG_LENGTH]
         if tag not in self._instances.others:
-            return False
+            # A probe is recognised by its connection, unless that or its instance has ended.
+            return id_.startswith(PROBE, TAG_LENGTH) and self._is_own(_sender_of(event))
         text = _refusal(event) if isinstance(event, StanzaSkipped) else event.stanza.forward()
         if self._bytes + len(text) > _MOST_BYTES:
             self._rare_log.warning("dropped an answer for another instance", bytes=len(text))
@@ -122,6 +126,10 @@ class StanzaPassing:
                 )
                 for text in taken:
                     await self._hand_over(_received(text))
+
+
+def _sender_of(event: StanzaEvent) -> str | None:
+    return event.from_ if isinstance(event, StanzaSkipped) else event.stanza.sender
 
 
 def _refusal(event: StanzaSkipped) -> str:

@@ -109,6 +109,8 @@ class Watcher:
 
     def leave_rooms(self) -> None:
         """Leave all rooms, because the service stops. Never waits."""
+        if self._kernel.stream.has_others():
+            return  # another instance is in the same rooms, as the same occupant
         for source in self._sources.values():
             if isinstance(source, RoomWatcher):
                 source.leave()

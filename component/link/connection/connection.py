@@ -158,12 +158,16 @@ class Connection:
         return live is not None and await live.handled()
 
     def one_more(self, receiver: Receiver) -> "Connection":
-        """Return one more connection of this instance, which only receives: a probe that is sent on
-        one of them may return on any.
-        """
+        """Return one more connection of this instance, which only receives."""
         more = Connection(self._server, Outbox(_PROBES_BYTES), receiver, connect=self._connect)
-        more._probes = self._probes
+        more._log = self._log.bind(use="receiving")
         return more
+
+    def is_probe(self, event: StanzaEvent) -> bool:
+        """Note a probe that was sent on this connection, and has returned on another one of this
+        instance; return False if it is none.
+        """
+        return self._probes.is_one(event)
 
     async def hand_over(self, stanzas: Sequence[StanzaEvent]) -> None:
         """Handle stanzas that another instance has received for this one; without a stream nobody

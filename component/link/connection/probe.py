@@ -23,6 +23,10 @@ REPEATS: Final = 6
 domain over all its connections, so a single probe may arrive at another instance.
 """
 
+PROBE: Final = "probe-"
+"""The beginning of the ids of probes, after the tag."""
+_NO_INSTANCE: Final = "00000000."
+"""The tag of probes that no instance has sent; those that receive them ignore them."""
 _FOR_EACH: Final = 4
 """With these probes for each connection, and `REPEATS`, one of 10,000,000,000 attempts finds no
 probe that the server balances to this one.
@@ -58,7 +62,7 @@ class Probes:
         self.returned = 0
         self.changed = anyio.Event()
         # Nobody else can guess our ids, so no other stanza is mistaken for a probe.
-        self._prefix = f"{tag}probe-{system.token_hex(8)}-"
+        self._prefix = f"{tag}{PROBE}{system.token_hex(8)}-"
 
     def make(self) -> str:
         """Return the next probe, as XML."""
@@ -137,7 +141,7 @@ async def probe_once(server: Server) -> Established:
 
 
 async def _round_trip(transport: Transport, opened: Opened, server: Server) -> float:
-    probes = Probes(opened.address, connections=server.component_number)
+    probes = Probes(opened.address, _NO_INSTANCE, server.component_number)
     session = opened.session
     # no probe was sent yet, but the stream may have ended
     _came_back(opened.events, probes, server)

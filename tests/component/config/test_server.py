@@ -44,6 +44,7 @@ def test_a_client_has_tls_without_asking_for_it(read: Any, line: str) -> None:
         ('[server]\nmode = "client"\n', "server.password is missing: add password ="),
         (CLIENT + 'component_domain = "a.b"\n', "server.component_domain has no effect"),
         ("[server]\nsrv = true\n", "server.srv is only for a client: remove it"),
+        (f"{CLIENT}component_number = 2\n", "server.component_number is only for a component"),
         ('[server]\njid = "a@b.c"\n', "server.jid has no effect"),
         ("[server]\n", 'server.component_domain is missing: add component_domain = "agent.'),
         (CLIENT.replace("helper@", ""), "server.jid must be the address of an account"),

@@ -102,6 +102,17 @@ def test_what_was_never_given_out_is_no_session(id_: str) -> None:
     assert refused(CommandSessions(Clock()), id_) is BadSessionId
 
 
+def test_the_ids_of_sessions_begin_with_the_tag_of_the_instance() -> None:
+    clock = Clock()
+    sessions = CommandSessions(clock, lifetime_s=600, tag="40000001.")
+    session = begun(sessions)
+    assert session.id.startswith("40000001.")
+    assert sessions.find(session.id, PHONE, AT, "n") is session
+    clock.now = 10_000
+    assert refused(sessions, session.id) is SessionExpired
+    assert refused(sessions, session.id.replace("40000001", "40000002")) is BadSessionId
+
+
 def test_a_principal_has_a_few_and_what_has_ended_goes_first() -> None:
     sessions = CommandSessions(Clock(), each=3)
     first, second, third = (begun(sessions, who) for who in (PHONE, DESK, PHONE))

@@ -148,6 +148,19 @@ async def test_a_probe_is_passed_to_the_instance_that_sent_it(
         assert one.received[0].id == f"{one.tag}probe-1"
 
 
+async def test_a_probe_that_nobody_waits_for_any_more_is_ignored(
+    tmp_path: Path, migrated_url: str
+) -> None:
+    async with pair(tmp_path, migrated_url) as (one, _):
+        for tag in (one.tag, "00000000."):
+            probe = f"<iq type='get' id='{tag}probe-1' from='probe-ab@{DOMAIN}' to='{DOMAIN}'/>"
+            assert one.kept(read(probe)) == []
+            own = read(probe.replace("probe-1", "id"))
+            assert one.kept(own) == [own], "a request to ourselves is served"
+            other = read(probe.replace(f"probe-ab@{DOMAIN}", PEER))
+            assert one.kept(other) == [other], "a request of somebody else is served"
+
+
 async def test_an_answer_that_cannot_be_read_is_an_error_for_the_instance_that_asked(
     tmp_path: Path, migrated_url: str
 ) -> None:

@@ -254,6 +254,18 @@ async def test_we_take_leave_of_every_subscriber(tmp_path: Path) -> None:
         assert len(await store.receivers()) == 2  # they remain subscribers
 
 
+async def test_contacts_that_show_us_their_presence_are_probed_and_told_nothing(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path) as (world, store):
+        agent, alice, bob = (JID.parse(each) for each in (AGENT, ALICE_BARE, BOB_BARE))
+        await store.put(Subscription(agent, alice, "both"))
+        await store.put(Subscription(agent, bob, "from"))
+        await world.presence.probe_contacts()
+        (seen,) = [parse(stanza.encode()) for stanza in world.sent]
+        assert (seen.get("type"), seen.get("from"), seen.get("to")) == ("probe", AGENT, ALICE_BARE)
+
+
 class SlowStore:
     """Subscriptions whose disk takes its time, so that a later request could overtake."""
 
