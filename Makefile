@@ -94,6 +94,7 @@ servers: $(STAMP)
 	tests/tools/debian.sh $(VENV)
 	tests/tools/mcp-servers.sh $(VENV)
 	tests/tools/javascript.sh $(VENV)
+	tests/tools/wheelhouse.sh $(VENV)
 	$(BIN)/python -m tests.component.sandbox.guests
 
 reference: $(STAMP)

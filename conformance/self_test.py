@@ -105,7 +105,9 @@ async def demonstrated() -> AsyncIterator[Site]:
             with anyio.move_on_after(_START):
                 site = await _site(process)
             if site is None:
-                raise DriverError("The embedded server of xmpp-agent demo did not come up.")
+                raise DriverError(
+                    "`xmpp-agent demo`, whose server the self-test needs, did not start; see above."
+                )
             yield site
         finally:
             await _end(process)

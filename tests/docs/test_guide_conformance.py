@@ -1,0 +1,91 @@
+"""The guide of the conformance kit: its commands run where only its installation is."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.servers.guides import DOCS, block, fill
+from tests.servers.site import AGENT, Site, site
+
+__all__ = ["site"]  # pytest finds fixtures by their names in here
+
+pytestmark = [pytest.mark.servers]
+
+GUIDE = DOCS / "conformance.md"
+WHEELS = Path(sys.prefix) / "wheelhouse"
+LIMIT_S = 300.0
+Shell = Callable[..., str]
+
+
+PROJECT = ("pyproject.toml", "setup.cfg", "README.md", "LICENSE")
+PACKAGES = ("component", "conformance", "demo_server", "protocol_schemas", "xep", "xmpp_agent")
+OFFLINE = {"PIP_NO_INDEX": "1", "PIP_NO_COMPILE": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+
+
+def built(directory: Path) -> Path:
+    """Return a directory with the wheel of this project."""
+    assert WHEELS.exists(), f"{WHEELS} is missing: run tests/tools/wheelhouse.sh"
+    sources, wheels = directory / "sources", directory / "wheels"
+    sources.mkdir()
+    for name in PROJECT:
+        shutil.copy(DOCS.parent / name, sources)
+    for name in PACKAGES:  # where setuptools leaves no files of earlier builds
+        shutil.copytree(DOCS.parent / name, sources / name)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", wheels, sources],
+        env={**os.environ, **OFFLINE, "PIP_FIND_LINKS": str(WHEELS)},
+        check=True,
+        timeout=LIMIT_S,
+    )
+    return wheels
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    """Run a command line of the guide in a new virtual environment; return what it prints."""
+    environment = tmp_path_factory.mktemp("clean")
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True, timeout=LIMIT_S)
+    wheels = built(tmp_path_factory.mktemp("wheels"))
+
+    def run(line: str, **variables: str) -> str:
+        done = subprocess.run(
+            line,
+            shell=True,
+            cwd=environment,
+            env={
+                "PATH": f"{environment}/bin:/usr/bin:/bin",
+                "HOME": str(environment),
+                **OFFLINE,
+                "PIP_FIND_LINKS": f"{WHEELS} {wheels}",
+                **variables,
+            },
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    run(block(GUIDE, "install"))
+    return run
+
+
+def test_the_command_tests_an_agent(shell: Shell, site: Site) -> None:
+    line = fill(
+        block(GUIDE, "client").strip(),
+        {"agent.example.net": AGENT, "juliet@example.net": site.server.jid("juliet")},
+    )
+    server = site.server
+    where = f"--host {server.address} --port {server.c2s_port} --ca-file {server.ca_file}"
+    printed = shell(f"{line} {where} EXE-003", PASSWORD=server.accounts["juliet"])
+    assert "through slixmpp" in printed
+
+
+def test_the_command_tests_the_agent_of_this_project(shell: Shell) -> None:
+    assert "through slixmpp" in shell(f"{block(GUIDE, 'self-test').strip()} EXE-003")
