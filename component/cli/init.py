@@ -108,7 +108,7 @@ Examples:
   xmpp-agent init /etc/xmpp-agent --domain agent.example.com --host xmpp.example.com
   xmpp-agent init --domain agent.localhost --server ejabberd >> component.yml"""
 )
-@click.argument("directory", type=click.Path(path_type=Path, file_okay=False), default=Path())
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False), required=False)
 @click.option(
     "--output",
     "-o",
@@ -130,7 +130,7 @@ Examples:
     "--force", is_flag=True, help="Overwrite agent.toml, but keep the secret in agent.env."
 )
 def init(
-    directory: Path,
+    directory: Path | None,
     output: Path | None,
     domain: str | None,
     host: str | None,
@@ -144,8 +144,12 @@ def init(
     The command generates a secret and stores it in agent.env, next to agent.toml; only you can read
     that file. The server configuration, which contains the secret, goes to stdout; everything else
     goes to stderr. On a terminal the command asks for missing options.
+
+    Without DIRECTORY the file is the one that XMPP_AGENT_CONFIG names, or ./agent.toml. The data
+    directory is XMPP_AGENT_STORAGE__PATH if that is set.
     """
-    path = output or directory / "agent.toml"
+    default = Path(os.environ.get("XMPP_AGENT_CONFIG") or "agent.toml")
+    path = output or (directory / "agent.toml" if directory else default)
     if path.exists() and not force:
         raise Fault(f"{path} already exists: choose another --output, or overwrite it with --force")
     if path.suffix == ".env":
@@ -219,8 +223,10 @@ def _text(domain: str, host: str, port: int) -> str:
     except ValidationError as error:
         wrong = [f"{dotted(key)} {sentence}" for key, sentence in sentences(error, Settings)]
         raise Fault(*wrong) from None
+    data = os.environ.get("XMPP_AGENT_STORAGE__PATH")
     return agent_toml(
         {
+            **({"storage.path": toml(escape(data))} if data else {}),
             "server.host": toml(escape(settings.server.host)),
             "server.port": toml(settings.server.port),
             "server.component_domain": toml(escape(settings.server.address)),
