@@ -9,6 +9,8 @@
 # make thorough  the long campaigns: the fuzzer, more generated stanzas, every split of every stream,
 #              1,000 random points at which instances and their database fail, 10,000 calls of
 #              workers that are killed at random, the mutants, every test on everything
+# make packages  wheel, sdist, Debian package and OCI image in dist/; the last two on Debian, the image as root
+# make package-tests  installs, upgrades and removes each package, in a new Debian
 # make mutants 300 small faults in the code, each of which a test must notice; M=component/x.py
 # make crash   only instances that fail at random points; CRASH_POINTS=1000 for as many as thorough has
 # make hostile  only the hostile stanzas, clients and principals; HOSTILE_STANZAS=100000 for more
@@ -22,7 +24,7 @@ WORKERS ?= 4
 # Thousands of processes import the project in a run: without compiled files each compiles it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test thorough crash hostile mutants bench check servers reference docs pictures format clean
+.PHONY: run test packages package-tests thorough crash hostile mutants bench check servers reference docs pictures format clean
 
 run: $(STAMP)
 	$(BIN)/xmpp-agent demo $(if $(ONCE),--once,)
@@ -66,12 +68,27 @@ tests: collected
 # Campaigns take longer than one hanging test may.
 thorough crash hostile: export TEST_LIMIT_S = 0
 thorough: export THOROUGH = 1
+thorough: export PACKAGES = mmdebstrap umoci
 thorough: export TEST_SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 thorough: $(STAMP) servers
 	$(BIN)/python -m pip install --quiet --group fuzz
 	$(BIN)/python -m tests.hostile.fuzz --seconds 300
 	WATCH_EVENTS=10000 $(BIN)/pytest -q --hypothesis-seed=$(TEST_SEED) -W error
 	$(BIN)/python -m tests.mutants
+
+# The commit's time in the files, so that the same commit gives the same bytes.
+packages: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
+packages: $(STAMP)
+	PACKAGES="mmdebstrap umoci" tests/tools/debian.sh $(VENV)
+	rm -rf dist
+	$(BIN)/hatchling build -d dist
+	packaging/deb.sh $(VENV)
+	packaging/image.sh $(VENV)
+
+package-tests: export THOROUGH = 1
+package-tests: export PACKAGES = mmdebstrap umoci
+package-tests: $(STAMP) servers
+	$(BIN)/pytest -q -rA -n 2 tests/packaging
 
 mutants: $(STAMP) servers
 	$(BIN)/python -m tests.mutants $(M)
@@ -113,7 +130,7 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-$(STAMP): pyproject.toml setup.cfg
+$(STAMP): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"

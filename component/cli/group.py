@@ -14,6 +14,7 @@ COMMANDS = {
     "worker": Lazy("component.cli.worker:worker", "Run skills for services on other machines."),
     "skills": Lazy("component.cli.group:skills", "List the skills."),
     "status": Lazy(f"{_SERVICE}:status", "Show the state of the service."),
+    "health": Lazy("component.cli.health:health", "Check whether the service runs and answers."),
     "tasks": Lazy(f"{_SERVICE}:tasks", "List, cancel and retry tasks."),
     "schedules": Lazy(f"{_SERVICE}:schedules", "List, add, pause and remove schedules."),
     "watches": Lazy(f"{_SERVICE}:watches", "List, pause and remove watches."),

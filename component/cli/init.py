@@ -96,6 +96,7 @@ _BLOCKS: Mapping[str, Callable[[ComponentConnection], str]] = {
 
 
 _SECRET_NAME = "AGENT_SECRET"  # noqa: S105 the variable's name
+_DATA = "XMPP_AGENT_STORAGE__PATH"
 _SERVERS = tuple(DEFAULT_PORTS)
 
 
@@ -106,7 +107,7 @@ Examples:
   xmpp-agent init /etc/xmpp-agent --domain agent.example.com --host xmpp.example.com
   xmpp-agent init --domain agent.localhost --server ejabberd >> component.yml"""
 )
-@click.argument("directory", type=click.Path(path_type=Path, file_okay=False), default=Path())
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False), required=False)
 @click.option(
     "--output",
     "-o",
@@ -129,7 +130,7 @@ Examples:
     "--force", is_flag=True, help="Overwrite agent.toml, but keep the secret in agent.env."
 )
 def init(
-    directory: Path,
+    directory: Path | None,
     output: Path | None,
     domain: str | None,
     host: str | None,
@@ -144,8 +145,12 @@ def init(
     The command generates a secret and stores it in agent.env, next to agent.toml; only you can read
     that file. The server configuration, which contains the secret, goes to stdout; everything else
     goes to stderr. On a terminal the command asks for missing options.
+
+    Without DIRECTORY the file is the one that XMPP_AGENT_CONFIG names, or ./agent.toml. The data
+    directory is XMPP_AGENT_STORAGE__PATH if that is set.
     """
-    path = output or directory / "agent.toml"
+    default = Path(os.environ.get("XMPP_AGENT_CONFIG") or "agent.toml")
+    path = output or (directory / "agent.toml" if directory else default)
     if path.exists() and not force:
         raise Fault(f"{path} already exists: choose another --output, or overwrite it with --force")
     if path.suffix == ".env":
@@ -242,18 +247,25 @@ def _settings(domain: str, host: str, port: int) -> "Settings":
 def _short_text(settings: "Settings") -> str:
     from component.cli.starter import starter_toml  # noqa: PLC0415 - --help needs none of it
     from component.config.describe import toml  # noqa: PLC0415
+    from component.config.toml_file import escape  # noqa: PLC0415
 
     somebody = [f"juliet@{settings.allowed_domains[0]}"]
-    return starter_toml({**_values(settings), "somebody": toml(somebody)})
+    data = os.environ.get(_DATA, "./data")
+    extra = {"somebody": toml(somebody), "data": toml(escape(data))}
+    return starter_toml({**_values(settings), **extra})
 
 
 def _full_text(settings: "Settings") -> str:
     from component.cli.reference import agent_toml  # noqa: PLC0415 - --help needs none of it
+    from component.config.describe import toml  # noqa: PLC0415
+    from component.config.toml_file import escape  # noqa: PLC0415
 
     values = _values(settings)
     allowed = values.pop("allowed_domains")
-    server = {f"server.{name}": value for name, value in values.items()}
-    return agent_toml({**server, "agent.allowed_domains": allowed})
+    given = {f"server.{name}": value for name, value in values.items()}
+    if data := os.environ.get(_DATA):
+        given["storage.path"] = toml(escape(data))
+    return agent_toml({**given, "agent.allowed_domains": allowed})
 
 
 def _values(settings: "Settings") -> dict[str, str]:

@@ -36,7 +36,7 @@ allowed_domains = ${allowed_domains}
 
 [storage]
 # The directory of the database, the memories and the audit log.
-path = "./data"
+path = ${data}
 
 # Skills in directories; an admin approves each one.
 # [skills]
@@ -45,7 +45,7 @@ path = "./data"
 
 
 def starter_toml(values: Mapping[str, str]) -> str:
-    """Return the text; `values` are the keys of `[server]`, `allowed_domains` and `somebody`, a
-    list with one account, as TOML.
+    """Return the text; `values` are the keys of `[server]`, `allowed_domains`, `somebody`, a list
+    with one account, and `data`, a directory, as TOML.
     """
     return _STARTER.substitute(values)
