@@ -14,6 +14,8 @@ from component import system
 
 _log = structlog.get_logger("component.app")
 
+_PATIENCE_S: Final = 0.5
+"""Seconds for which the event loop waits if the queue of the service manager is full."""
 _VARIABLES: Final = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 
@@ -65,7 +67,7 @@ class ServiceManager:
         if not self._address:
             return
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-            sender.setblocking(False)
+            sender.settimeout(_PATIENCE_S)
             try:
                 sender.sendto("\n".join(lines).encode(), self._address)
             except OSError as error:
