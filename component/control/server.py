@@ -153,9 +153,9 @@ async def run_command(commands: Commands, request: ControlRequest) -> ControlAns
     command = commands.get(request.command, OPERATOR)
     if command is None:
         return ControlAnswer(
-            error=f"The running service has no command {request.command[:40]!r}: its settings do not"
-            " turn on the feature that has it. Commands about agents, conversations and budgets need"
-            " [llm], those about installed skills [skills] directories.",
+            error=f"The running service has no command {request.command[:40]!r}: its settings do"
+            " not turn on the feature that has it. Commands about agents, conversations and"
+            " budgets need [llm], those about installed skills [skills] directories.",
             unknown=True,
         )
     try:

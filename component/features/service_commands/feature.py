@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import msgspec
 
 from component import VERSION, system
+from component.commands import when
 from component.config import Settings
 from component.features.feature import Feature, Opened
 from component.features.service_commands.commands import AdminCommands, Vitals, everybody
@@ -58,6 +59,10 @@ def vitals_of(settings: Settings, skills: int) -> Vitals:
 
 
 def _warnings(kernel: Kernel) -> Iterator[str]:
+    audit = kernel.environment.monitoring.audit
+    if audit is not None and audit.outage is not None:
+        since, reason = when(audit.outage.since), audit.outage.reason
+        yield f"The audit log cannot be written since {since}. {reason}"
     for whose, count in kernel.environment.memories.knowledge.missing.items():
         yield missing_sentence(whose, count)
     late = kernel.tasks.late_sources()
