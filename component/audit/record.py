@@ -18,6 +18,7 @@ from component.audit.protocol import AuditEvent
 from component.audit.quota import Quota
 from component.config.service import Audit as AuditSettings
 from component.store import Storage, StorageError
+from component.store.outages import Outage, log_failure
 from component.system import time_ns
 
 _log = structlog.get_logger("component.audit")
@@ -62,6 +63,9 @@ class Audit:
     No event is lost silently. While the disk cannot be written, events wait in memory and writing
     is retried; when there are too many, `full` says why no new work is accepted, or further events
     are counted and the log records how many were lost.
+
+    Attributes:
+        outage: since when the log cannot be written, and why; None while it can.
     """
 
     def __init__(self, opened: OpenedLog, storage: Storage, settings: AuditSettings) -> None:
@@ -91,7 +95,7 @@ class Audit:
         self._lost = 0
         self._lost_before = 0
         self._lost_since = 0
-        self._failure: str | None = None
+        self.outage: Outage | None = None
         self._put_off = False
         self._begun = False
         """Whether a file was started since old files were last removed."""
@@ -180,7 +184,7 @@ class Audit:
             lost=self._lost_before + self._lost,
             waiting=len(self._waiting) + self._promised - self._written.seq,
             lag_s=max(0, time_ns() - since) / 1e9 if since else 0.0,
-            failing=self._failure is not None,
+            failing=self.outage is not None,
         )
 
     @property
@@ -202,10 +206,10 @@ class Audit:
                     self._wake = anyio.Event()
                     self._asleep = True
                     await self._wake.wait()
-                if self._failure is None and len(self._waiting) < _ENOUGH:
+                if self.outage is None and len(self._waiting) < _ENOUGH:
                     with anyio.move_on_after(_PATIENCE_S):
                         await self._hurry.wait()
-                await anyio.sleep(_GATHER_S if self._failure is None else wait)
+                await anyio.sleep(_GATHER_S if self.outage is None else wait)
                 self._hurry = anyio.Event()
                 await self._commit(raising=False)
                 if not self._anchored:
@@ -214,7 +218,7 @@ class Audit:
                 if self._begun:
                     self._begun = False
                     await self._guarded(self._retire)
-                wait = _FIRST_WAIT_S if self._failure is None else min(2 * wait, _LONGEST_WAIT_S)
+                wait = _FIRST_WAIT_S if self.outage is None else min(2 * wait, _LONGEST_WAIT_S)
 
     async def _close(self) -> None:
         self._retell_lost()
@@ -227,7 +231,8 @@ class Audit:
             await anyio.sleep(_FIRST_WAIT_S)
         else:
             left = self.figures.waiting
-            _log.error("the end of the audit log is lost", events=left, reason=self._failure)
+            why = "" if self.outage is None else self.outage.reason
+            _log.error("the end of the audit log is lost", events=left, reason=why)
         await self._guarded(self._anchor)
         await system.in_thread(self._journal.close, limiter=self._thread)
 
@@ -276,18 +281,19 @@ class Audit:
         self._made = b"".join(pieces)
 
     def _failed(self, error: StorageError) -> None:
-        if self._failure is None:
+        since = system.now() if self.outage is None else self.outage.since
+        if self.outage is None:
             then = "counted and lost" if self._loses else "too many, and then new work is refused"
             _log.error(
                 "the audit log cannot be written; events wait in memory until they are " + then,
                 reason=str(error),
                 at_most=self._most,
             )
-        self._failure = str(error)
+        self.outage = Outage(since, str(error))
 
     def _went_well(self) -> None:
-        if self._failure is not None:
-            self._failure = None
+        if self.outage is not None:
+            self.outage = None
             _log.info("the audit log is written again", waiting=len(self._waiting))
         self._retell_lost()
 
@@ -350,9 +356,10 @@ class Audit:
             await work()
         except StorageError as error:
             if not self._put_off:
-                _log.warning(
+                log_failure(
+                    _log,
                     "maintenance of the audit log is postponed; events are still written",
-                    reason=str(error),
+                    error,
                 )
             self._put_off = True
         else:

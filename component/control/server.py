@@ -154,8 +154,8 @@ async def run_command(commands: Commands, request: ControlRequest) -> ControlAns
     if command is None:
         return ControlAnswer(
             error=f"The running service has no command {request.command[:40]!r}: its settings do"
-            " not turn on the feature that has it. Commands about agents, conversations and budgets"
-            " need [llm], those about installed skills [skills] directories.",
+            " not turn on the feature that has it. Commands about agents, conversations and"
+            " budgets need [llm], those about installed skills [skills] directories.",
             unknown=True,
         )
     try:

@@ -1,6 +1,6 @@
 """A dashboard for Grafana, made from the metrics of a service: a panel for each.
 
-`curl -s http://127.0.0.1:9464/metrics | python -m component.features.metrics.dashboard` prints it.
+`curl -s http://127.0.0.1:9465/metrics | python -m component.features.metrics.dashboard` prints it.
 `examples/grafana-dashboard.json` is the one for all metrics of this release; a test compares them.
 """
 

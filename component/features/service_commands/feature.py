@@ -7,7 +7,7 @@ from typing import ClassVar
 import msgspec
 
 from component import VERSION
-from component.commands import Asking, CommandError, CommandResult, NoParams
+from component.commands import Asking, CommandError, CommandResult, NoParams, when
 from component.config import Settings
 from component.features.feature import Feature, Opened
 from component.features.service_commands.commands import (
@@ -76,6 +76,10 @@ def vitals_of(settings: Settings, skills: int) -> Vitals:
 
 
 def _warnings(kernel: Kernel) -> Iterator[str]:
+    audit = kernel.environment.monitoring.audit
+    if audit is not None and audit.outage is not None:
+        since, reason = when(audit.outage.since), audit.outage.reason
+        yield f"The audit log cannot be written since {since}. {reason}"
     for whose, count in kernel.environment.memories.knowledge.missing.items():
         yield missing_sentence(whose, count)
     late = kernel.tasks.late_sources()

@@ -38,7 +38,7 @@ def expressions(dashboard: dict[str, Any]) -> list[str]:
 async def test_the_committed_dashboard_is_made_from_the_metrics(tmp_path: Path) -> None:
     made = text_of(await page_of_a_service(tmp_path))
     assert COMMITTED.read_text() == made, (
-        "write it again: curl -s http://127.0.0.1:9464/metrics |"
+        "write it again: curl -s http://127.0.0.1:9465/metrics |"
         " python -m component.features.metrics.dashboard > examples/grafana-dashboard.json"
     )
 
