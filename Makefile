@@ -1,4 +1,5 @@
-# make run     the main job on the embedded defaults: a server, the component, a client's view of both
+# make run     the main job on the embedded defaults: a server, the component, a client's view of both;
+#              make run XML=1 shows the stanzas, make run ONCE=1 ends after it
 # make test    every check: format, lint, types, imports between packages, words, tests;
 #              make test T=tests/component/tasks runs only the tests there
 # make check   the checks without the tests
@@ -27,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: run test packages package-tests thorough crash hostile mutants bench check servers reference docs pictures format clean
 
 run: $(STAMP)
-	$(BIN)/xmpp-agent demo $(if $(ONCE),--once,)
+	@$(BIN)/xmpp-agent demo $(if $(ONCE),--once) $(if $(XML),--xml)
 
 test: export PYTEST_DEBUG_TEMPROOT = $(shell tests/tools/temproot.sh)
 ifdef T
@@ -132,6 +133,7 @@ format: $(STAMP)
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed")'
+	@echo "Installing into $(VENV): this takes a minute or two, once."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable ".[client,demo,documents,encryption,postgres,uvloop,llm,local,mcp,openapi,vectors,wasm,webhooks,workers]" --group test

@@ -1,9 +1,11 @@
-"""`xmpp-agent demo`: a server, the component and a client on this machine, and their stanzas."""
+"""`xmpp-agent demo`: a server, the component and a client on this machine, and what they say."""
 
+import contextlib
 import errno
 import signal
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,7 @@ from component import system
 from component.cli.frame import Fault, Interrupted
 
 if TYPE_CHECKING:
+    from component.app.service import Service
     from component.config import Settings
     from component.config.llm import LLM
     from demo_server.server import DemoServer
@@ -27,11 +30,17 @@ _ANSWER_TOKENS = 200
 _HISTORY_TOKENS = 800
 _MODEL_S = 300.0
 _SMALL = "SmolLM2-135M, a very small one that runs on this machine"
+_INTRODUCTION = f"""
+An XMPP server and an agent run on this machine, and nowhere else. Juliet is a person with an
+ordinary chat client. You see how she and the agent at {_COMPONENT} talk: a chat, what her client
+finds out about the agent's skills, two of them at work, one only after she has allowed it, and a
+reminder."""
 _PASSWORD = "demo"  # noqa: S105 - printed for everybody, on loopback only
 
 
 @click.command()
 @click.option("--once", is_flag=True, help="Exit after the demonstration.")
+@click.option("--xml", is_flag=True, help="Show more, and each stanza that is sent and received.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -69,24 +78,23 @@ _PASSWORD = "demo"  # noqa: S105 - printed for everybody, on loopback only
     " else. A change of the directory is offered at once. May be repeated.",
 )
 def demo(
-    once: bool, port: int, backend: str, fixtures: bool, own: tuple[Path, ...], **model: Any
+    once: bool, xml: bool, port: int, backend: str, own: tuple[Path, ...], **options: Any
 ) -> None:
     """Run a demonstration on this machine, with a built-in XMPP server.
 
-    A client discovers the agent's skills and executes them: with an immediate result, as a task
-    that reports its progress, after a confirmation, and with a form. A schedule fires and its
-    result arrives. Then a person chats with a very small language model on this machine, which uses
-    the skills. The demo shows the XML that is sent and received. Then it keeps running, so that you
-    can log in with your own client and chat with the agent.
+    A person chats with a very small language model on this machine. Her client discovers the
+    agent's skills and executes them, one of them after a confirmation, and a reminder arrives. With
+    --xml there are more scenes, with the XML that is sent and received. Then the demo keeps
+    running, so that you can log in with your own client and chat with the agent.
 
     \b
     Examples:
       xmpp-agent demo
-      xmpp-agent demo --once | less
+      xmpp-agent demo --once --xml | less
       xmpp-agent demo --model-url http://localhost:11434/v1 --model llama3.2
       xmpp-agent demo --no-model --skills ./weather
     """
-    if (model["model_url"] is None) != (model["model"] is None):
+    if (options["model_url"] is None) != (options["model"] is None):
         raise click.UsageError("--model-url and --model must be given together.")
     import anyio  # noqa: PLC0415 - --help needs none of it
 
@@ -99,11 +107,12 @@ def demo(
 
     logs.configure("warning", "human")
     llm = None
-    if not (model["no_model"] or fixtures):
-        llm = _llm(model["model_url"], model["model"])
+    if not (options["no_model"] or options["fixtures"]):
+        llm = _llm(options["model_url"], options["model"])
     interrupted = False
     try:
-        anyio.run(_show, once, port, fixtures, llm, own, backend=backend)
+        plan = _Plan(once, xml, port, options["fixtures"], llm, own)
+        anyio.run(_show, plan, backend=backend)
     except* KeyboardInterrupt:
         interrupted = True  # the demo takes long enough that the user may have seen enough
     except* VisitError:
@@ -117,55 +126,94 @@ def demo(
         raise Interrupted
 
 
-async def _show(
-    once: bool, port: int, fixtures: bool, llm: "LLM | str | None", own: Sequence[Path]
-) -> None:
-    """Run all scenes, or none with skills of the user. A text instead of a model says why there is
-    none.
-    """
+@dataclass(frozen=True)
+class _Plan:
+    """What the options ask for. A text instead of a model says why there is none."""
+
+    once: bool
+    xml: bool
+    port: int
+    fixtures: bool
+    llm: "LLM | str | None"
+    own: Sequence[Path]
+
+    @property
+    def model(self) -> "LLM | None":
+        """The model, if there is one."""
+        return None if isinstance(self.llm, str) else self.llm
+
+
+async def _show(plan: _Plan) -> None:
+    """Run all scenes, or none with skills of the user."""
+    import anyio  # noqa: PLC0415
+
+    from component.cli.demo_screen import note, paragraph, spinner, title  # noqa: PLC0415
+
+    names = names_of(plan.own)
+    if not plan.own:
+        paragraph(_INTRODUCTION)
+        click.echo()
+    async with contextlib.AsyncExitStack() as stack:
+        async with spinner("starting a server and an agent"):
+            server, service = await _start(plan, names, stack)
+        title(f"A server for {_HOST} and the component {_COMPONENT} are running.")
+        if plan.own:
+            lost = [name for name in names if service.catalog.registry.get(name) is None]
+            if lost:
+                note(f"not offered, for the reason in the log: {', '.join(lost)}")
+            else:
+                note(f"your skills are offered: {', '.join(names)}")
+        else:
+            if isinstance(plan.llm, str):
+                note(f"without a language model: {plan.llm}")
+            await (_show_xml if plan.xml else _show_conversation)(server, plan.model)
+        if not plan.once:
+            _invite(server, plan)
+            with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+                await anext(signals)
+            click.echo("\nGood-bye.")
+        service.stop()
+
+
+async def _start(
+    plan: _Plan, names: Sequence[str], stack: contextlib.AsyncExitStack
+) -> "tuple[DemoServer, Service]":
+    """Return the running server and the connected service; they end with the stack."""
     import anyio  # noqa: PLC0415
 
     from component.app.service import Service  # noqa: PLC0415
-    from component.cli.demo_screen import note, title  # noqa: PLC0415
     from demo_server.server import DemoServer  # noqa: PLC0415
 
-    names = names_of(own)
     secret = system.token_urlsafe(16)
+    directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="xmpp-agent-demo-"))
     server = DemoServer(
         _HOST,
         _ADDRESS,
-        c2s_port=_free_or_any(port),
+        c2s_port=_free_or_any(plan.port),
         accounts=dict.fromkeys(("juliet", "mallory", "nurse", "you"), _PASSWORD),
         components={_COMPONENT: secret},
     )
-    with tempfile.TemporaryDirectory(prefix="xmpp-agent-demo-") as directory:
-        async with server, anyio.create_task_group() as tasks:
-            talks = None if isinstance(llm, str) else llm
-            settings = _settings(server, secret, Path(directory), fixtures, talks)
-            service = Service(with_skills(settings, own, names))
-            await tasks.start(service.run)
-            with anyio.fail_after(10):
-                await service.established.wait()
-            title(f"A server for {_HOST} and the component {_COMPONENT} are running.")
-            if own:
-                lost = [name for name in names if service.catalog.registry.get(name) is None]
-                if lost:
-                    note(f"not offered, for the reason in the log: {', '.join(lost)}")
-                else:
-                    note(f"your skills are offered: {', '.join(names)}")
-            else:
-                await _play(server, llm)
-            if not once:
-                _invite(server, talks=talks is not None)
-                with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-                    await anext(signals)
-                click.echo("\nGood-bye.")
-            service.stop()
+    await stack.enter_async_context(server)
+    tasks = await stack.enter_async_context(anyio.create_task_group())
+    settings = _settings(server, secret, Path(directory), plan)
+    service = Service(with_skills(settings, plan.own, names))
+    await tasks.start(service.run)
+    with anyio.fail_after(10):
+        await service.established.wait()
+    return server, service
 
 
-async def _play(server: "DemoServer", llm: "LLM | str | None") -> None:
+async def _show_conversation(server: "DemoServer", llm: "LLM | None") -> None:
+    from component.cli.demo_tour import tour  # noqa: PLC0415
+
+    if llm is not None:
+        _introduce(llm)
+    async with _visitor(server, "juliet") as juliet:
+        await tour(juliet, _COMPONENT, talks=llm is not None)
+
+
+async def _show_xml(server: "DemoServer", llm: "LLM | None") -> None:
     from component.cli import demo_scenes as scenes  # noqa: PLC0415
-    from component.cli.demo_screen import note, title  # noqa: PLC0415
 
     async with _visitor(server, "juliet") as juliet:
         await scenes.short_requests(juliet, _HOST, _COMPONENT)
@@ -178,13 +226,18 @@ async def _play(server: "DemoServer", llm: "LLM | str | None") -> None:
         await scenes.a_memory(juliet, _COMPONENT, f"juliet@{_HOST}")
     async with _visitor(server, "mallory") as mallory:
         await scenes.a_stranger(mallory, _COMPONENT)
-    if isinstance(llm, str):
-        title("No language model")
-        note(llm)
-    elif llm is not None:
-        title(f"Chat with the language model {llm.model or _SMALL}")
+    if llm is not None:
+        _introduce(llm)
         async with _visitor(server, "juliet") as juliet:
             await scenes.talk(juliet, _COMPONENT)
+
+
+def _introduce(llm: "LLM") -> None:
+    from component.cli.demo_screen import note, title  # noqa: PLC0415
+
+    title(f"Chat with the language model {llm.model or _SMALL}")
+    if not llm.model:
+        note("it shows that the parts work together: what it says is often wrong")
 
 
 def _llm(url: str | None, name: str | None) -> "LLM | str":
@@ -210,9 +263,7 @@ def _llm(url: str | None, name: str | None) -> "LLM | str":
     return llm
 
 
-def _settings(
-    server: "DemoServer", secret: str, directory: Path, fixtures: bool, llm: "LLM | None"
-) -> "Settings":
+def _settings(server: "DemoServer", secret: str, directory: Path, plan: _Plan) -> "Settings":
     from pydantic import SecretStr  # noqa: PLC0415
 
     from component import config  # noqa: PLC0415
@@ -250,18 +301,18 @@ def _settings(
             allowed_jids=tuple(f"{name}@{_HOST}" for name in ("juliet", "nurse", "you")),
             admins=(f"nurse@{_HOST}",),  # who may create nodes
         ),
-        agents=() if llm is None else (assistant,),
-        llm=llm,
+        agents=() if plan.model is None else (assistant,),
+        llm=plan.model,
         session=Session(history_tokens=_HISTORY_TOKENS),
         notifications=Notifications(quiet=""),  # notifications are sent at night, too
         watches=WatchLimits(check_s=1),  # the node is made while the demo runs
         watch=(watch,),
         skills=config.Skills(modules=("component.cli.demo_skills",)),
         storage=config.Storage(path=directory),
-        conformance=config.Conformance(enabled=fixtures),
+        conformance=config.Conformance(enabled=plan.fixtures),
         # The conformance kit waits for this limit several times.
         limits=config.RequestLimits(inline_s=_JUDGED_INLINE_S)
-        if fixtures
+        if plan.fixtures
         else config.RequestLimits(),
     )
 
@@ -292,22 +343,28 @@ def _free_or_any(port: int) -> int:
     return port
 
 
-def _invite(server: "DemoServer", *, talks: bool) -> None:
-    from component.cli.demo_screen import title  # noqa: PLC0415
+def _invite(server: "DemoServer", plan: _Plan) -> None:
+    from component.cli.demo_screen import paragraph, title  # noqa: PLC0415
 
     title("The demo keeps running. Log in with your own client:")
-    words = "and just chat: the model answers. You can also try /skills"
+    write = "and just chat: the model answers. Try /skills" if plan.model else "such as: /skills"
     rows = (
         ("account", f"you@{_HOST}"),
         ("password", _PASSWORD),
         ("server", f"{_ADDRESS}, port {server.c2s_port}, STARTTLS"),
-        ("trust", f"the authority in {server.ca_file}, or accept the certificate"),
-        ("write to", f"{_COMPONENT}, {words if talks else 'for example: /skills'}"),
-        ("run", "a skill from your client's menu of commands: empty-folder asks you first"),
+        ("trust", f"the authority in {server.ca_file},"),
+        ("", "or accept the certificate"),
+        ("write to", f"{_COMPONENT}, {write}"),
+        ("run", "a skill from your client's menu of commands; empty-folder asks first"),
     )
     for name, value in rows:
         click.echo(f"  {click.style(f'{name:<9}', bold=True)} {value}")
-    click.echo("\nYou can also add the agent as a contact and see it online. Press Ctrl-C to exit.")
+    click.echo()
+    further = "" if plan.xml or plan.own else "With --xml this shows what goes over the wire. "
+    paragraph(
+        f"{further}To attach an agent to a server of your own, run `xmpp-agent init`; to write a"
+        " skill, `xmpp-agent skills new`. Press Ctrl-C to exit."
+    )
 
 
 def names_of(paths: Sequence[Path]) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
-"""The scenes of `xmpp-agent demo`."""
+"""The scenes of `xmpp-agent demo --xml`: each stanza that is sent and received."""
 
+from collections.abc import Callable
 from typing import Final
 
 import anyio
@@ -12,7 +13,7 @@ from xep.binding import Payload, encode, keep
 from xep.commands import Command
 from xep.data_forms import Field, Form, field, form_type_field
 from xep.disco import InfoQuery, ItemsQuery
-from xep.fluux_agent.confirm import Action, Confirm, Decision
+from xep.fluux_agent.confirm import Confirm, Decision
 from xep.fluux_agent.execute import Accepted, Execute, Param
 from xep.fluux_agent.memory import NAMESPACE, Content, Memory
 from xep.fluux_agent.skills import SkillsQuery
@@ -42,7 +43,7 @@ async def short_requests(juliet: Visitor, server: str, agent: str) -> None:
     await iq(juliet, "set", agent, execution("launch-missiles"))
     step("Juliet", "sends the agent a chat message")
     await chat(juliet, agent, "/help")  # the answer begins with the notice that this is a machine
-    came(await juliet.hear(_is_chat))
+    came(await juliet.hear(is_chat))
 
 
 async def a_task(juliet: Visitor, agent: str) -> None:
@@ -99,13 +100,14 @@ async def a_schedule(juliet: Visitor, agent: str) -> None:
     await chat(juliet, agent, "/schedule add every monday at 9: run time zone=Europe/Paris")
     step("Juliet", "schedules one for in two seconds: its result arrives when it has run")
     await chat(juliet, agent, '/schedule add in 2 seconds: run echo text="Time for tea!"')
-    came(await juliet.hear(_is_tea))
+    came(await juliet.hear(is_tea))
     step("Juliet", "lists her schedules: the one that is left fires every Monday")
     await chat(juliet, agent, "/schedule")
 
 
-def _is_tea(stanza: Incoming) -> bool:
-    return _is_chat(stanza) and stanza.text_of("body") == "Time for tea!"
+def is_tea(stanza: Incoming) -> bool:
+    """Return whether it is the result of the schedule that fires."""
+    return is_chat(stanza) and stanza.text_of("body") == "Time for tea!"
 
 
 async def a_stranger(mallory: Visitor, agent: str) -> None:
@@ -137,10 +139,11 @@ async def iq(who: Visitor, type_: str, to: str, payload: Payload) -> Incoming:
 async def chat(who: Visitor, to: str, body: str, thread: str | None = None) -> None:
     """Show a chat message, and the next chat message that arrives."""
     sent(await who.say(to, body, thread))
-    came(await who.hear(_is_chat))
+    came(await who.hear(is_chat))
 
 
-def _is_chat(stanza: Incoming) -> bool:
+def is_chat(stanza: Incoming) -> bool:
+    """Return whether it is a chat message."""
     return stanza.kind == "message" and stanza.type == "chat"
 
 
@@ -151,7 +154,7 @@ async def _start_task(who: Visitor, to: str, execute: Execute) -> str:
 async def _show_events(who: Visitor, task: str) -> None:
     state = None
     while state not in TERMINAL:
-        event = await who.hear(lambda one: (_task_in(one) or Task(id="")).id == task)
+        event = await who.hear(lambda one: (task_in(one) or Task(id="")).id == task)
         came(event)
         state = event.require(Task).state
 
@@ -163,7 +166,7 @@ async def _show_question(who: Visitor, task: str) -> Confirm:
         message = await who.hear(
             lambda one: (
                 one.kind == "message"
-                and ((_task_in(one) or Task(id="")).id == task or one.payload(Confirm) is not None)
+                and ((task_in(one) or Task(id="")).id == task or one.payload(Confirm) is not None)
             )
         )
         came(message)
@@ -171,7 +174,8 @@ async def _show_question(who: Visitor, task: str) -> Confirm:
     return found
 
 
-def _task_in(stanza: Incoming) -> Task | None:
+def task_in(stanza: Incoming) -> Task | None:
+    """Return the task that a message is about; None if it is about none."""
     return stanza.payload(Task) if stanza.kind == "message" else None
 
 
@@ -188,11 +192,11 @@ async def a_watch(juliet: Visitor, nurse: Visitor, service: str) -> None:
     await iq(nurse, "set", service, create)
     step("Juliet", "asks what is watched")
     sent(await juliet.say(service, "/watch"))
-    came(await juliet.hear(_is_chat))
+    came(await juliet.hear(is_chat))
     step("Nurse", "publishes an item, which starts work; the agent tells Juliet the result")
     item = Item(id="1", payloads=(keep(Entry(title="the tide")),))
     await iq(nurse, "set", service, Pubsub(publish=Publish(node=NODE, items=(item,))))
-    came(await juliet.hear(_is_chat))
+    came(await juliet.hear(is_chat))
 
 
 _KEY: Final = "favourite_tea"
@@ -221,87 +225,52 @@ async def a_memory(juliet: Visitor, agent: str, address: str) -> None:
     await chat(juliet, agent, "/memory")
 
 
-_TIMEOUT_S: Final = 300.0
-"""Seconds for one answer: on two busy cores the small model takes a minute rather than seconds."""
-
-_TALK: Final = (
-    ("greets the agent, and the language model answers", "Hello!"),
-    ("asks a question", "What is the capital of France?"),
-    (
-        "asks something that the model cannot know, so it uses a harmless skill",
-        "What time is it in Europe/Paris?",
-    ),
-)
-_WISHES: Final = (
-    ("asks for something destructive in her own words", "Please empty the folder Archive."),
-    ("asks again, in other words", "Use empty-folder for the folder Archive."),
-    ("asks once more", "empty-folder Archive"),
-)
-
-
 async def talk(juliet: Visitor, agent: str) -> None:
-    """Show a question, a skill that the model uses, one that needs a confirmation, and
-    the usage.
-    """
-    try:
-        for what, words in _TALK:
-            step("Juliet", what)
-            await _ask(juliet, agent, words)
-        await _a_destructive_skill(juliet, agent)
-    except TimeoutError:
-        note("the model is too slow on this machine; the rest of the conversation is skipped")
+    """Show a message that a language model answers, and what that has cost."""
+    step("Juliet", "greets the agent, and the language model answers")
+    await greet(juliet, agent, lambda _, xml: sent(xml), came)
     for what, command in (
         ("asks what that has cost; commands do not use the model", "/usage"),
         ("asks for the state of the agent", "/status"),
     ):
         step("Juliet", what)
-        sent(await juliet.say(agent, command))
-        came(await juliet.hear(_is_said))
+        await chat(juliet, agent, command)
 
 
-async def _a_destructive_skill(juliet: Visitor, agent: str) -> None:
-    """Ask until the model calls the requested skill: it is a very small model."""
-    for how, words in _WISHES:
-        step("Juliet", how)
-        heard = await _ask(juliet, agent, words)
-        question = heard.payload(Confirm)
-        if question is None:
-            continue
-        if _meant(question.action):
-            step("Juliet", "has to confirm it: a model alone cannot start a destructive skill")
-            await _decide(juliet, agent, "yes", question)
-            return
-        step("Juliet", "is asked to confirm something that she did not mean")
-        await _decide(juliet, agent, f"no, I meant the folder {_ARCHIVE}", question)
-    note("the model did not use the skill, as happens with very small models; nothing was emptied")
+_MODEL_S: Final = 300.0
+"""Seconds for one answer: on two busy cores the small model takes a minute rather than seconds."""
+NOTICE: Final = "I am Demo agent, an automated agent"
+"""How the agent's first message begins, which is not an answer."""
 
 
-def _meant(action: Action) -> bool:
-    return action.type == "empty-folder" and any(
-        (param.name, param.text) == ("folder", _ARCHIVE) for param in action.params
-    )
+async def greet(
+    juliet: Visitor,
+    agent: str,
+    show_sent: Callable[[str, str], None],
+    show_came: Callable[[Incoming], None],
+) -> None:
+    """Greet the agent, and show what it says; `show_sent` gets the words and their XML.
+
+    If the model wants to use a skill that needs a confirmation, which nobody asked it to do, Juliet
+    denies that.
+    """
+    show_sent("Hello!", await juliet.say(agent, "Hello!"))
+    try:
+        with anyio.fail_after(_MODEL_S):
+            while True:
+                async with spinner("the model is thinking"):
+                    heard = await juliet.hear(is_said)
+                show_came(heard)
+                question = heard.payload(Confirm)
+                if question is not None:
+                    show_sent("no", await juliet.say(agent, "no", question.task))
+                    show_came(await juliet.hear(is_said))
+                elif not (heard.text_of("body") or "").startswith(NOTICE):
+                    return
+    except TimeoutError:
+        note("the model is too slow on this machine; the demonstration goes on without it")
 
 
-async def _ask(juliet: Visitor, agent: str, words: str) -> Incoming:
-    """Send a message; show and return the model's reply: an answer, or a question."""
-    sent(await juliet.say(agent, words))
-    return await _answer(juliet)
-
-
-async def _decide(juliet: Visitor, agent: str, words: str, question: Confirm) -> None:
-    """Answer a question; show the immediate reply, and what the model says after it."""
-    sent(await juliet.say(agent, words, question.task))
-    came(await juliet.hear(_is_said))
-    await _answer(juliet)
-
-
-async def _answer(juliet: Visitor) -> Incoming:
-    with anyio.fail_after(_TIMEOUT_S):
-        async with spinner("the model is thinking"):
-            heard = await juliet.hear(_is_said)
-    came(heard)
-    return heard
-
-
-def _is_said(stanza: Incoming) -> bool:
-    return stanza.kind == "message" and stanza.type == "chat" and stanza.text_of("body") is not None
+def is_said(stanza: Incoming) -> bool:
+    """Return whether it is a chat message with a text."""
+    return is_chat(stanza) and stanza.text_of("body") is not None

@@ -1,4 +1,4 @@
-"""The output of the demo: the steps, and each stanza sent and received."""
+"""The output of the demo: the steps, and what is said or each stanza. It fits 80 columns."""
 
 import sys
 import textwrap
@@ -14,11 +14,13 @@ import click
 from xep.binding.escaping import escape_attribute, escape_text
 from xep.stanza import Incoming
 
+_COLUMNS: Final = 80
 _INDENT = "  "
+_WIDTH: Final = _COLUMNS - 2 * len(_INDENT)
 _XML = "{http://www.w3.org/XML/1998/namespace"
 
 
-def xml_lines(element: Element, width: int = 100, parent_namespace: str = "") -> Iterator[str]:
+def xml_lines(element: Element, width: int = _WIDTH, parent_namespace: str = "") -> Iterator[str]:
     """Yield the lines that show ``element``; a long start tag continues on the next line.
 
     White space is added between elements, so the output is for reading only.
@@ -64,19 +66,40 @@ _TURNING: Final = "◐◓◑◒"
 _TURN_S: Final = 0.2
 
 
+def _lines(text: str, width: int) -> list[str]:
+    """Return the lines of a paragraph; commands and addresses are not broken."""
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+
+
 def title(text: str) -> None:
     """Show the title of a part."""
-    click.echo("\n" + click.style(text, bold=True))
+    click.echo("\n" + click.style("\n".join(_lines(text, _COLUMNS)), bold=True))
 
 
 def step(who: str, what: str) -> None:
     """Show the next step, and who does it."""
-    click.echo("\n" + click.style(f"{who} {what}", fg="cyan", bold=True))
+    text = "\n".join(_lines(f"{who} {what}", _COLUMNS))
+    click.echo("\n" + click.style(text, fg="cyan", bold=True))
 
 
 def note(text: str) -> None:
-    """Show a note between the stanzas."""
-    click.echo(f"  … {text}")
+    """Show a note of the demo itself."""
+    for number, line in enumerate(_lines(text, _COLUMNS - 4)):
+        click.echo(f"  {' ' if number else '…'} {line}")
+
+
+def paragraph(text: str) -> None:
+    """Show an explanation."""
+    click.echo("\n".join(_lines(" ".join(text.split()), _COLUMNS)))
+
+
+def said(who: str, words: str) -> None:
+    """Show what somebody says, below each other with a column for the names."""
+    first = f"  {who:<8}"
+    for line in words.splitlines() or [""]:
+        for part in _lines(line, _COLUMNS - len(first)) or [""]:
+            click.echo(click.style(first, bold=True) + part)
+            first = " " * len(first)
 
 
 def sent(xml: str) -> None:

@@ -26,7 +26,7 @@ async def compose(topic: str, context: Context) -> str:
 def empty_folder(
     folder: Literal["Drafts", "Archive"], older_than_days: Annotated[int, msgspec.Meta(ge=1)] = 30
 ) -> str:
-    """Pretend to delete old notes from a folder. There are none: see who is asked before.
+    """Pretend to delete old notes from a folder.
 
     Args:
         folder: From which one.

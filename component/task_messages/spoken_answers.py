@@ -224,9 +224,9 @@ def _choice_text(declared: Property, text: str) -> str:
 
 
 def _is_attempt(declared: Property, text: str) -> bool:
-    """Return whether a text that is not a valid answer was probably meant as one, and not as a message
-    to the agent: it is one word, names a choice, has a number where one is expected, or begins with
-    a yes or no for a boolean.
+    """Return whether a text that is not a valid answer was probably meant as one, and not as a
+    message to the agent: it is one word, names a choice, has a number where one is expected, or
+    begins with a yes or no for a boolean.
     """
     if _asks(text):
         return False

@@ -6,8 +6,8 @@ ago, a command identifies one: `/approve`, `/deny`, `/answer`, `/show` and the f
 its identifier. Without an identifier, `/deny`, `/show` and `/answer` are about the only question.
 Only a plain message counts as an answer (`InboundMessage.unclear`).
 
-A question never keeps a person from talking to the agent: a text that does not answer it is a message to the
-agent, and the question stays open.
+A question never keeps a person from talking to the agent: a text that does not answer it is a
+message to the agent, and the question stays open.
 """
 
 import re

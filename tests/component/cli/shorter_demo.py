@@ -1,8 +1,8 @@
-"""A demo without most of its scenes. Processes of the demo import this, so it needs little."""
+"""A demo without most of its scenes."""
 
 from collections.abc import Callable
 
-from component.cli import demo_scenes
+from component.cli import demo_scenes, demo_tour
 
 
 async def nothing(*_: object) -> None:
@@ -10,8 +10,11 @@ async def nothing(*_: object) -> None:
 
 
 def skip_scenes(put: Callable[[object, str, object], None], *but: str) -> None:
-    """Let the demo show only the talk with a model, and some of the scenes before it."""
+    """Let the demo show only the talk with a model, and some of its other scenes."""
     scenes = ("short_requests", "a_task", "a_confirmation", "a_form", "a_schedule", "a_stranger")
     for name in (*scenes, "a_memory", "a_watch"):
         if name not in but:
             put(demo_scenes, name, nothing)
+    for name in ("_discover", "_execute", "_confirm", "_remind"):
+        if name not in but:
+            put(demo_tour, name, nothing)

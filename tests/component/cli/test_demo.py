@@ -2,12 +2,10 @@ import importlib.util
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 from xml.etree.ElementTree import fromstring
 
 import pytest
@@ -17,7 +15,6 @@ from component.cli import demo, demo_scenes
 from component.cli.demo_screen import xml_lines
 from component.cli.frame import ExitCode
 from component.cli.group import group
-from component.config import Settings
 from component.models import local
 from tests.component.cli.conftest import RunCommand
 from tests.component.cli.embedded import Embedded
@@ -42,27 +39,6 @@ def say(text: str) -> str:
     \"""Say a text.\"""
     return text
 """
-ONLY_THE_TALK = """
-import sys
-from component.cli import main
-from tests.component.cli.shorter_demo import skip_scenes
-skip_scenes(setattr)
-main.main()
-"""
-
-
-@pytest.fixture
-def talk(command: RunCommand, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """What `demo --once` prints without most scenes before the talk with a model."""
-    skip_scenes(monkeypatch.setattr, "short_requests")  # in which the first notice comes
-
-    def run(*arguments: str) -> str:
-        done = command("demo", "--once", *ANY_PORT, *arguments)
-        assert done.exit_code == ExitCode.OK, (done.output, done.exception)
-        assert done.stderr == ""
-        return done.stdout
-
-    return run
 
 
 def show(*arguments: str, **options: str) -> str:
@@ -166,7 +142,7 @@ SHOWN = (
 
 
 def steps(text: str) -> list[str]:
-    """The steps of what is shown.
+    """The steps of what is shown with --xml.
 
     Every one asks for something and has its answer: an IQ's result or error, or a message.
     """
@@ -185,146 +161,123 @@ def holds_in_order(text: str, shown: Iterable[str]) -> None:
         assert at >= 0, each
 
 
-QUESTION = '<body>May I run "Empty folder" (empty-folder)?'
-EMPTIED = "Archive: nothing is older than 30 days any more."
+CONVERSATION = (
+    "An XMPP server and an agent run on this machine",
+    "starting a server and an agent",
+    "  Agent   I am Demo agent, an automated agent",
+    # Discovery.
+    "  Agent   trip-cost - Say about what a trip costs.",
+    "others\n",
+    # Execution.
+    "  Juliet  trip-cost: kilometres 450, by train, people 2",
+    "  Agent   about 180 euros",
+    # A confirmation.
+    "  Juliet  empty-folder: folder Archive",
+    '  Agent   May I run "Empty folder"',
+    "  Juliet  yes",
+    "  Agent   Approved. ",
+    "  Agent   Archive: nothing is older than 30 days any more.",
+    # A reminder.
+    "  Juliet  /schedule add in 2 seconds",
+    "  Agent   Time for tea!\n",
+)
+HELLO = "  Juliet  Hello!\n"
 
 
 @pytest.mark.parametrize("backend", ["trio", pytest.param("asyncio", marks=pytest.mark.thorough)])
-def test_the_show_is_whole_in_plain_text_and_leaves_nothing_behind(
-    backend: str, tmp_path: Path
-) -> None:
+def test_the_conversation_is_whole_and_leaves_nothing_behind(backend: str, tmp_path: Path) -> None:
     text = show("--backend", backend, "--no-model", TMPDIR=str(tmp_path))
     assert list(tmp_path.iterdir()) == []
+    holds_in_order(text, CONVERSATION)
+    assert text.endswith("  Agent   Time for tea!\n")
     assert "\x1b" not in text
-    holds_in_order(text, SHOWN)
+    assert "xmlns" not in text
+    assert "language model" not in text
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert len(text.splitlines()) < 60
+
+
+@pytest.mark.parametrize("backend", ["trio", pytest.param("asyncio", marks=pytest.mark.thorough)])
+def test_with_xml_every_stanza_is_shown(backend: str, tmp_path: Path) -> None:
+    text = show("--xml", "--backend", backend, "--no-model", TMPDIR=str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+    assert "\x1b" not in text
+    holds_in_order(" ".join(text.split()), SHOWN)  # the lines are as wide as a terminal
     assert steps(text)
-    assert all(len(line) <= 110 for line in text.splitlines())
-    assert "Log in with a client of your own" not in text
-    assert "Chat with the language model" not in text
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert "language model" not in text
 
 
-@pytest.mark.thorough
-def test_the_whole_conversation_with_the_small_model(talk: Callable[..., str]) -> None:
-    text = talk()
-    steps(text)
-    _, _, talked = text.partition("Chat with the language model")
-    holds_in_order(
-        talked,
-        (
-            "<body>What is the capital of France?</body>",
-            "<body>What time is it in Europe/Paris?</body>",
-            QUESTION,
-            "<body>yes</body>",
-            "Model: SmolLM2-135M-Instruct",
-        ),
-    )
-
-
-def test_a_conversation_with_the_small_model(
-    talk: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("form", [(), ("--xml",)], ids=["conversation", "xml"])
+def test_the_small_model_answers_a_greeting(
+    command: RunCommand, form: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A greeting, and a folder that is emptied, with an agent that can do nothing else: reading the
-    descriptions of skills and writing long answers takes the model long.
-    """
-    settings = demo._settings
-
-    def for_one_skill(*of: Any) -> Settings:
-        made = settings(*of)
-        agents = [one.model_copy(update={"skills": ("empty-folder",)}) for one in made.agents]
-        return made.model_copy(update={"agents": tuple(agents)})
-
-    monkeypatch.setattr(demo, "_settings", for_one_skill)
+    """Whatever it says: nothing depends on that."""
+    skip_scenes(monkeypatch.setattr)
     monkeypatch.setattr(demo, "_ANSWER_TOKENS", 40)
-    monkeypatch.setattr(demo_scenes, "_TALK", (("greets the agent", "Hello!"),))
     # Threads of a model wait actively for each other where others use the cores as well.
     monkeypatch.setattr(local, "_cores", lambda: 1)
-    text = talk()
-    found = steps(text)
-    _, _, talked = text.partition("Chat with the language model")
-    assert "SmolLM2-135M" in talked
-    first = next(step for step in found if "<body>Hello!</body>" in step)
-    assert re.search(r"  ← (.|\n)*<body>[^<]*\w[^<]*</body>", first), first
-    # It is asked about, whatever the model has made of the words; and it is this that runs.
-    holds_in_order(
-        talked,
-        (
-            "<body>Please empty the folder Archive.</body>",
-            QUESTION,
-            "<action type='empty-folder'",
-            "<body>yes</body>",
-            '<body>Approved. "Empty folder" (empty-folder): folder: "Archive"',
-            "<body>/usage</body>",
-            "tokens",
-            "<body>/status</body>",
-            "Model: SmolLM2-135M-Instruct",
-        ),
-    )
+    done = command("demo", "--once", *ANY_PORT, *form)
+    assert done.exit_code == ExitCode.OK, (done.output, done.exception)
+    assert "SmolLM2-135M" in done.stdout
+    if form:
+        (greeted, usage, status) = steps(done.stdout)
+        assert re.search(r"  ← (.|\n)*<body>[^<]*\w[^<]*</body>", greeted), greeted
+        assert "tokens" in usage
+        assert "Model: SmolLM2-135M-Instruct" in " ".join(status.split())
+    else:
+        answers = done.stdout.partition(HELLO)[2]
+        assert len(re.findall(r"^  Agent   ", answers, re.MULTILINE)) >= 2  # with the notice
 
 
 @contextmanager
-def scripted(answer: Callable[[list[str], list[str]], Calls | Text]) -> Iterator[Endpoint]:
+def scripted(answer: Callable[[Request], Calls | Text]) -> Iterator[Endpoint]:
     """A model that answers by what was said so far, and what tools gave."""
-
-    def step(request: Request) -> Calls | Text:
-        by_role: dict[str, list[str]] = {"user": [], "tool": []}
-        for message in request.messages:
-            by_role.setdefault(message["role"], []).append(str(message.get("content")))
-        said = [text.rpartition("\n\n")[2] for text in by_role["user"]]
-        return answer(said, by_role["tool"])
-
     with in_thread() as endpoint:
-        endpoint.otherwise = step
+        endpoint.otherwise = answer
         yield endpoint
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_conversation_with_a_model_of_ones_own(talk: Callable[..., str], backend: str) -> None:
-    """It wants another folder first, which is denied, and then does not call anything."""
+def test_a_model_that_wants_what_nobody_asked_for_is_denied_that(
+    command: RunCommand, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skip_scenes(monkeypatch.setattr)
 
-    def answer(said: list[str], given: list[str]) -> Calls | Text:
-        if "nothing is older" in "".join(given[-1:]):
-            return Text("It is empty now.")
-        if said[-1] == "Please empty the folder Archive.":
-            return Text("You said no.") if given else Calls(("empty-folder", {"folder": "Drafts"}))
-        if said[-1].startswith("Use empty-folder"):
-            return Text("Which folder?")
-        if said[-1] == "empty-folder Archive":
-            return Calls(("empty-folder", {"folder": "Archive"}))
-        return Text(f"You said: {said[-1]}")
+    def step(request: Request) -> Calls | Text:
+        if any(message["role"] == "tool" for message in request.messages):
+            return Text("Then not.")
+        return Calls(("empty-folder", {"folder": "Drafts"}))
 
-    with scripted(answer) as model:
-        text = talk("--backend", backend, "--model-url", model.url, "--model", "tiny")
-    steps(text)
+    with scripted(step) as model:
+        text = command(
+            "demo", "--once", *ANY_PORT, "--backend", backend, "--model-url", model.url,
+            "--model", "tiny",
+        ).stdout  # fmt: skip
     holds_in_order(
         text,
         (
             "Chat with the language model tiny",
-            "<body>You said: Hello!</body>",
-            "<body>Please empty the folder Archive.</body>",
-            'folder: "Drafts"',
-            "did not mean",
-            "<body>no, I meant the folder Archive</body>",
-            "<body>Denied. ",
-            "<body>You said no.</body>",
-            "<body>Which folder?</body>",
-            "<body>empty-folder Archive</body>",
-            QUESTION,
-            "<body>yes</body>",
-            "<body>Approved. ",
-            "<body>It is empty now.</body>",
-            "Model: tiny",
+            HELLO,
+            '  Agent   May I run "Empty folder"',
+            "  Juliet  no\n",
+            "  Agent   Denied. ",
+            "  Agent   Then not.\n",
         ),
     )
     assert {"time", "empty-folder", "trip-cost"} == set(model.requests[0].tools)
 
 
-def test_a_model_that_never_does_what_was_asked_empties_nothing(talk: Callable[..., str]) -> None:
-    with scripted(lambda said, given: Text("I would rather not.")) as model:
-        text = talk("--model-url", model.url, "--model", "tiny")
-    steps(text)
-    assert text.count("<body>I would rather not.</body>") == 6
-    holds_in_order(text, ("nothing was emptied", "<body>/usage</body>"))
-    assert QUESTION not in text.partition("Chat with the language model")[2]
+def test_a_model_that_does_not_answer_in_time_is_left_out(
+    command: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skip_scenes(monkeypatch.setattr, "_execute")
+    monkeypatch.setattr(demo_scenes, "_MODEL_S", 0.2)
+    with in_thread() as endpoint:
+        endpoint.otherwise = Stall()
+        model = ("--model-url", endpoint.url, "--model", "tiny")
+        text = command("demo", "--once", *ANY_PORT, *model).stdout
+    holds_in_order(text, ("the model is too slow on this machine", "about 180 euros"))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -332,11 +285,10 @@ def test_who_has_seen_enough_ends_it(backend: str) -> None:
     with in_thread() as endpoint:
         endpoint.otherwise = Stall()
         model = ("--model-url", endpoint.url, "--model", "tiny")
-        program = (sys.executable, "-c", ONLY_THE_TALK)
-        with staying("--backend", backend, *ANY_PORT, *model, program=program) as process:
+        with staying("--backend", backend, *ANY_PORT, *model) as process:
             read_up_to(process, "the model is thinking")
             process.send_signal(signal.SIGINT)
-            assert process.wait(LIMIT) == ExitCode.FAILURE
+            assert process.wait(LIMIT) == ExitCode.INTERRUPTED
             assert process.stdout is not None
             assert "Traceback" not in process.stdout.read()
 
@@ -351,7 +303,7 @@ def test_without_the_small_model_the_rest_is_shown(
         lambda name, *more: None if name == "xllamacpp" else found(name, *more),
     )
     skip_scenes(monkeypatch.setattr, "a_stranger")
-    text = command("demo", "--once", *ANY_PORT).stdout
+    text = " ".join(command("demo", "--xml", "--once", *ANY_PORT).stdout.split())
     holds_in_order(text, SHOWN[-2:])
     assert "pip install 'xmpp-agent-component[local]'" in text
     assert "<body>Hello!</body>" not in text
@@ -366,7 +318,9 @@ def test_a_model_of_ones_own_has_an_address_and_a_name(command: RunCommand) -> N
 @pytest.mark.usefixtures("command")  # restores the logs
 def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     skip_scenes(monkeypatch.setattr, "a_stranger")
-    done = CliRunner().invoke(group, ["demo", "--once", *QUICK], env=environment(), color=True)
+    done = CliRunner().invoke(
+        group, ["demo", "--xml", "--once", *QUICK], env=environment(), color=True
+    )
     assert done.exit_code == ExitCode.OK
     assert "\x1b[" in done.stdout
     assert "<service-unavailable" in done.stdout
@@ -387,7 +341,7 @@ def test_it_stays_up_for_a_client_of_ones_own_on_another_port_if_its_own_is_take
         )
         address, port = re.findall(r"^(\S+), port (\d+), STARTTLS$", told["server"])[0]
         assert int(port) != embedded.port
-        ca_file = Path(re.findall(r"^the authority in (\S+), or ", told["trust"])[0])
+        ca_file = Path(re.findall(r"^the authority in (\S+),$", told["trust"])[0])
         domain = told["write to"].partition(",")[0]
         account = told["account"]
         with SlixClient(account, told["password"], address, int(port), ca_file=ca_file) as you:
@@ -414,7 +368,7 @@ def test_it_stays_up_for_a_client_of_ones_own_on_another_port_if_its_own_is_take
 
 def test_whoever_reads_may_stop_reading() -> None:
     with staying(*QUICK) as process:
-        read_up_to(process, "Juliet discovers")
+        read_up_to(process, "  Agent   about 180 euros")
         assert process.stdout is not None
         process.stdout.close()
         assert process.wait(LIMIT) == ExitCode.FAILURE
