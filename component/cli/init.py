@@ -104,15 +104,17 @@ _SERVERS = tuple(DEFAULT_PORTS)
     epilog="""\b
 Examples:
   xmpp-agent init --domain agent.example.com --server prosody
-  xmpp-agent init /etc/xmpp-agent --domain agent.example.com --host xmpp.example.com
+  xmpp-agent init -o /etc/xmpp-agent/agent.toml --domain agent.example.com
   xmpp-agent init --domain agent.localhost --server ejabberd >> component.yml"""
 )
-@click.argument("directory", type=click.Path(path_type=Path, file_okay=False), required=False)
 @click.option(
     "--output",
     "-o",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Path of the file, instead of DIRECTORY/agent.toml.",
+    envvar="XMPP_AGENT_CONFIG",
+    default="agent.toml",
+    show_default=True,
+    help="Path of the file.",
 )
 @click.option("--domain", help="Domain of the agent, such as agent.example.com.")
 @click.option("--host", help="Host name of the XMPP server.  [default: localhost]")
@@ -130,8 +132,7 @@ Examples:
     "--force", is_flag=True, help="Overwrite agent.toml, but keep the secret in agent.env."
 )
 def init(
-    directory: Path | None,
-    output: Path | None,
+    output: Path,
     domain: str | None,
     host: str | None,
     port: int | None,
@@ -140,17 +141,15 @@ def init(
     full: bool,
     force: bool,
 ) -> None:
-    """Create agent.toml in DIRECTORY and show the server configuration.
+    """Create agent.toml and show the server configuration.
 
     The command generates a secret and stores it in agent.env, next to agent.toml; only you can read
     that file. The server configuration, which contains the secret, goes to stdout; everything else
     goes to stderr. On a terminal the command asks for missing options.
 
-    Without DIRECTORY the file is the one that XMPP_AGENT_CONFIG names, or ./agent.toml. The data
-    directory is XMPP_AGENT_STORAGE__PATH if that is set.
+    The data directory is XMPP_AGENT_STORAGE__PATH if that is set.
     """
-    default = Path(os.environ.get("XMPP_AGENT_CONFIG") or "agent.toml")
-    path = output or (directory / "agent.toml" if directory else default)
+    path = output
     if path.exists() and not force:
         raise Fault(f"{path} already exists: choose another --output, or overwrite it with --force")
     if path.suffix == ".env":

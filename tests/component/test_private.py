@@ -65,7 +65,8 @@ async def test_everything_that_the_service_writes_is_its_owners_alone(tmp_path: 
 
 def test_what_init_writes_is_its_owners_alone(tmp_path: Path) -> None:
     result = CliRunner().invoke(
-        group, ["init", str(tmp_path / "a" / "b"), "--domain", "agent.example.com"]
+        group,
+        ["init", "-o", str(tmp_path / "a" / "b" / "agent.toml"), "--domain", "agent.example.com"],
     )
     assert result.exit_code == 0, result.output
     assert {path.name for path in (tmp_path / "a" / "b").iterdir()} == {"agent.toml", "agent.env"}

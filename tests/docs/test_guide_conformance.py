@@ -34,7 +34,7 @@ def built(directory: Path) -> Path:
     sources.mkdir()
     for name in PROJECT:
         shutil.copy(DOCS.parent / name, sources)
-    for name in PACKAGES:  # where setuptools leaves no files of earlier builds
+    for name in PACKAGES:  # without files of earlier builds
         shutil.copytree(DOCS.parent / name, sources / name)
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", wheels, sources],

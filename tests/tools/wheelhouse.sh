@@ -13,7 +13,6 @@ if [ "$(cat "$folder/installed" 2>/dev/null)" = "$wanted" ]; then
 fi
 rm -rf "$folder"
 "$environment/bin/python" -m pip wheel --quiet --wheel-dir "$folder" "$project[conformance-client]" \
-  "setuptools>=77"  # builds it
-rm -r "$project/build"
+  "hatchling>=1.27"  # builds it
 rm "$folder"/xmpp_agent_component-*.whl  # each test builds its own
 echo "$wanted" >"$folder/installed"

@@ -30,7 +30,13 @@ def _no_secret_around(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*arguments: str | Path, **options: str) -> Result:
-    result = CliRunner().invoke(group, ["init", *map(str, arguments)], **options)  # type: ignore[arg-type]
+    """Run `init`; a directory stands for agent.toml in it."""
+    words = [
+        word
+        for one in arguments
+        for word in (("-o", str(one / "agent.toml")) if isinstance(one, Path) else (one,))
+    ]
+    result = CliRunner().invoke(group, ["init", *words], **options)  # type: ignore[arg-type]
     assert result.exception is None or isinstance(result.exception, SystemExit)
     return result
 
@@ -100,7 +106,7 @@ def test_any_domain_host_and_port_come_back(
 ) -> None:
     path = tmp_path_factory.mktemp("init") / "agent.toml"
     name = ".".join(domain)
-    result = run("--output", path, "--domain", name, "--host", host, "--port", str(port))
+    result = run("--output", str(path), "--domain", name, "--host", host, "--port", str(port))
     assert result.exit_code == ExitCode.OK, result.stderr
     settings = load(path, {})
     assert settings.server.component_domain == name
