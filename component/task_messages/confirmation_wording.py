@@ -89,8 +89,11 @@ def as_given(name: str, given: ShownParameters) -> Wording:
 
 def name_of(skill: Skill) -> str:
     """Return the title of a skill for people, with its name if a stranger may have written it."""
+    name = printable_name(skill.name)
+    if skill.title.casefold() == skill.name.casefold():
+        return name
     title = f'"{printable(skill.title, _LONGEST_TITLE)}"'
-    return title if skill.described_by is None else f"{title} ({printable_name(skill.name)})"
+    return title if skill.described_by is None else f"{title} ({name})"
 
 
 class _Words:

@@ -106,6 +106,20 @@ def test_a_chat_message_answers_the_question_of_a_task(desk: Desk, caller: SlixC
     heard(caller, desk.assistant, "I'll continue")
 
 
+def test_a_question_of_a_task_is_refused_in_words(desk: Desk, caller: SlixClient) -> None:
+    for thread, said in (("word-1", "never mind"), ("word-2", "/deny")):
+        task = begin(caller, desk.assistant, "word", f"thread='{thread}'")
+        waits(caller, task)
+        question = caller.messages.take(
+            lambda m: from_(desk.assistant, "chat")(m) and m.find(f"{{{TASK}}}input") is not None
+        )
+        assert "To decline, say cancel." in question.findtext("{*}body", "")
+        say(caller, desk.assistant, "what is the weather?", f"<thread>{thread}</thread>")
+        say(caller, desk.assistant, said, f"<thread>{thread}</thread>")
+        assert failed(caller, task)[0] == "denied"
+        heard(caller, desk.assistant, "Declined. Which word?")
+
+
 def test_a_cancelled_form_fails_its_task_as_denied(desk: Desk, caller: SlixClient) -> None:
     task = begin(caller, desk.assistant, "trip")
     asked = waits(caller, task)

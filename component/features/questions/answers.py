@@ -203,6 +203,8 @@ class ChatAnswers:
             ]
             message = msgspec.structs.replace(message, text=text, replies_to=None)
         meant, naming = _meant(questions, message)
+        if not meant:
+            questions = [each for each in questions if _is_in_chat(each)]
         candidates = meant or ([] if message.replies_to is not None else list(questions))
         if re.fullmatch(_SHOW_ALL, message.text.strip(), re.IGNORECASE) and candidates:
             return self._words.whole(candidates[0], message.principal)
@@ -473,6 +475,13 @@ def _is_present(question: Question) -> bool:
     if question.shown == "returned":
         return isinstance(question.content, Confirm)
     return question.shown != "withheld"
+
+
+def _is_in_chat(question: Question) -> bool:
+    """Return whether a question was asked in chat: a program may have got an input by its event
+    alone, and words that name nothing are not meant for that.
+    """
+    return isinstance(question.content, Confirm) or question.request.conversational
 
 
 def _means(

@@ -19,7 +19,7 @@ from component.tasks.changes import cancel, change
 from component.tasks.protocol import Naming, Question, UncertainError
 from component.tasks.question_rows import Answerer
 from component.tasks.questions import Judgement, answer, confirm_for, decide
-from component.tasks.request import CallerContext, Confirmation
+from component.tasks.request import CallerContext, Confirmation, Origin
 from component.tasks.rows import moment
 from tests.component.features.chat.handler import message_handler
 from tests.component.link.router.wire import AGENT, Bench, element, iq
@@ -99,9 +99,16 @@ class World:
             self.ledger.now += READING_MS
         return put.id
 
-    def input(self, task: str, schema: dict[str, Any] | None = None, *, read: bool = True) -> str:
+    def input(
+        self,
+        task: str,
+        schema: dict[str, Any] | None = None,
+        *,
+        read: bool = True,
+        origin: Origin = "message",
+    ) -> str:
         """Ask which river. Then as much time passes as one needs to `read` it."""
-        row = self.ledger.add(task)
+        row = self.ledger.add(task, request=asked_for(origin=origin))
         change(self.ledger, row, "running", owner="i-1")
         raw = msgspec.Raw(json.dumps(schema or RIVER).encode())
         questions.ask_input(

@@ -167,6 +167,14 @@ async def test_a_reply_to_the_question_is_always_an_answer(chat: World) -> None:
     assert reply.startswith("I can't accept that answer: it: expected one of small, large, medium")
 
 
+async def test_words_do_not_decline_what_was_not_asked_in_chat(chat: World) -> None:
+    chat.input("t1", SIZE, origin="iq")
+    for said in ("no", "cancel", "small"):
+        assert "Declined" not in (await chat.say(said) or "")
+        assert chat.state("t1") == "input-required"
+    assert (await chat.say("cancel", thread="t1") or "").startswith("Declined.")
+
+
 async def test_nobody_else_declines_a_question(chat: World) -> None:
     id_ = chat.input("t1", SIZE)
     for said in ("cancel", "/deny", f"/deny {id_}"):
