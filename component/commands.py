@@ -469,6 +469,29 @@ def shorten(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+_SHORTEST_ID: Final = 4
+
+
+def short_ids(ids: Collection[str]) -> Mapping[str, str]:
+    """Return the beginning of each id that tells it from the others."""
+    length = _SHORTEST_ID
+    while len({one[:length] for one in ids}) < len(set(ids)):
+        length += 1
+    return {one: one[:length] for one in ids}
+
+
+def whole_id(given: str, ids: Collection[str], param: str) -> str:
+    """Return the only one of these ids that begins as given; what was given if there is none.
+    Raises CommandError, naming the parameter, if there are several.
+    """
+    found = [one for one in ids if one.startswith(given)]
+    if given in found or not found:
+        return given
+    if len(found) > 1:
+        raise CommandError(f"Several begin with {given}: give more of the id.", param)
+    return found[0]
+
+
 def when(moment: datetime) -> str:
     """Return a moment in words, to the second."""
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

@@ -181,6 +181,20 @@ def test_a_message_is_acknowledged_and_its_correction_too_late(
     assert len(chat.model.requests) == 1
 
 
+def test_a_correction_during_the_first_call_of_the_model_is_answered(
+    chat: Chat, juliet: SlixClient
+) -> None:
+    chat.model.answers(Stall(), Text("It rains in Paris."))
+    juliet.send_raw(
+        f"<message type='chat' to='{chat.assistant}' id='c1'><body>Rain in Pari?</body></message>"
+    )
+    while not chat.model.requests:
+        asks(juliet, chat.assistant, "/ping", "pong")
+    replace = "<replace xmlns='urn:xmpp:message-correct:0' id='c1'/>"
+    assert asks(juliet, chat.assistant, "Rain in Paris?", "rains", inside=replace)
+    assert "Rain in Pari?" not in shown(chat.model.requests[1])
+
+
 def test_a_message_that_is_too_large_comes_back(chat: Chat, juliet: SlixClient) -> None:
     # Too many elements: as many bytes as are too many would take a real server long.
     many = "<x/>" * 11_000
@@ -237,11 +251,26 @@ def test_each_slash_command_is_answered_without_the_model(chat: Chat, juliet: Sl
     assert "weather" in asks(juliet, at, "/skills", "weather")
     assert "Model: scripted" in asks(juliet, at, "/status", "Model")
     assert "tokens" in asks(juliet, at, "/usage", "tokens")
+    assert "city" in asks(juliet, at, "/help weather", "weather")
+    assert "Paris" in asks(juliet, at, "/run weather city=Paris", "Paris")
+    assert "/run weather city=" in asks(juliet, at, "/run weather", "needs")
     assert asks(juliet, at, "/stop", "").endswith(".")
     assert "myself" in asks(juliet, at, "/persona", "myself")
     asks(juliet, at, "/tasks", "")
     asks(juliet, at, "/reset", "")
     asks(juliet, at, "/memory", "")
+    assert chat.model.requests == []
+
+
+def test_a_skill_that_a_command_runs_is_confirmed_like_any_other(
+    chat: Chat, juliet: SlixClient
+) -> None:
+    say(juliet, chat.assistant, "/run wipe disk=sdr")
+    question = heard(juliet, "May I", "sdr")
+    assert "wiped sdr" not in chat.effects()
+    reply(juliet, chat.assistant, question, "yes")
+    assert body(heard(juliet, "sdr is wiped"))
+    assert chat.effects().count("wiped sdr") == 1
     assert chat.model.requests == []
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from component import system
 from component.commands import (
     AnyCommand,
     Asking,
@@ -13,13 +14,15 @@ from component.commands import (
     CommandResult,
     Outline,
     person_of,
+    short_ids,
     shorten,
-    when,
+    whole_id,
 )
 from component.config import Settings
 from component.config.work import quiet_hours, time_zone
-from component.features.notifications.plan import effective
+from component.features.notifications.plan import effective, person_zone
 from component.store.notifications import Notification, NotificationStore, Preferences, Priority
+from component.zones import spoken_time
 from xep.jid import JID
 
 _ALL: Final = "all"
@@ -60,7 +63,7 @@ class DropParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The parameters of dropping a held notification.
 
     Args:
-        id: ID of the notification, or all for all of them.
+        id: ID of the notification, or its beginning, or all for all of them.
         person: Address of the person, such as juliet@example.com. Only for admins. Default: you, or
             everybody on the command line.
     """
@@ -161,8 +164,17 @@ class NotificationCommands:
         lines = [_line(one) for one in held]
         if not lines:
             return CommandResult("There are no held notifications.", lines)
-        texts = [_notification_text(line, whose=person is None) for line in lines]
-        return CommandResult("\n".join(texts), lines)
+        zone = "UTC"
+        if asking.principal is not None:
+            preferences = await self._store.preferences(asking.principal)
+            zone = str(person_zone(preferences, self._settings.agent.zone))
+        now, ids = system.now(), short_ids([line.id for line in lines])
+        texts = [
+            _notification_text(line, spoken_time(line.created, now, zone), whose=person is None)
+            for line in lines
+        ]
+        listed = [f"- {text} (id {ids[line.id]})" for text, line in zip(texts, lines, strict=True)]
+        return CommandResult("\n".join(listed), lines)
 
     async def _titles(self, asking: Asking) -> Mapping[str, str]:
         held = await self._store.held(asking.principal, asking.at)
@@ -175,6 +187,9 @@ class NotificationCommands:
         is_all = wanted.casefold() == _ALL
         if is_all and person is None:
             raise CommandError("Say whose notifications: give person.", "person")
+        if not is_all:
+            held = await self._store.held(person, asking.at)
+            wanted = whole_id(wanted, [one.id for one in held], "id")
         count = await self._store.drop(person, None if is_all else wanted, asking.at)
         if not count and not is_all:
             raise CommandError(
@@ -244,8 +259,8 @@ def _line(one: Notification) -> HeldLine:
     )
 
 
-def _notification_text(line: HeldLine, *, whose: bool) -> str:
+def _notification_text(line: HeldLine, created: str, *, whose: bool) -> str:
     shown = shorten(line.text.partition("\n")[0], _LONGEST_LINE)
     held = "until you are online" if line.waits_for == "online" else "for now"
     person = f" for {line.person}" if whose else ""
-    return f"{line.id}{person} {line.title}, {when(line.created)}, held {held}: {shown}"
+    return f"{line.title}{person}, {created}, held {held}: {shown}"

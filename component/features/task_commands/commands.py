@@ -9,7 +9,15 @@ import msgspec
 from anyio.lowlevel import checkpoint
 
 from component import system
-from component.commands import AnyCommand, Asking, CommandError, CommandResult, NoParams, Outline
+from component.commands import (
+    AnyCommand,
+    Asking,
+    CommandError,
+    CommandResult,
+    NoParams,
+    Outline,
+    whole_id,
+)
 from component.features.task_commands import sheets
 from component.tasks.admin import Held, QueueLine, RefusedError, TaskAdmin
 from component.tasks.protocol import Bounds
@@ -262,12 +270,7 @@ class TaskCommands:
             page = TaskList(page=ResultSet(max=_MOST_OWN))
             with _as_command_error():
                 ids = [task.id for task in (await tasks.list(who, at, page)).tasks]
-        found = [one for one in ids if one.startswith(given)]
-        if given in found or not found:
-            return given
-        if len(found) > 1:
-            raise CommandError(f"Several tasks begin with {given}: give more of the id.", "task")
-        return found[0]
+        return whole_id(given, ids, "task")
 
     async def _wording(self, asking: Asking) -> sheets.Wording:
         zone = await self._readers.zone(asking)

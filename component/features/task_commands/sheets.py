@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from component.commands import shorten
+from component.commands import short_ids, shorten
 from component.tasks.outputs import text_of
 from component.tasks.protocol import Bounds
 from component.tasks.rows import TERMINAL
@@ -128,20 +128,11 @@ _STATES: Final[Mapping[str, str]] = {
     "rejected": "was rejected",
     "cancelled": "was cancelled",
 }
-_SHORTEST_ID: Final = 4
 
 
 def state_words(state: str) -> str:
     """Return the state of a task in words."""
     return _STATES.get(state, state)
-
-
-def short_ids(ids: Sequence[str]) -> Mapping[str, str]:
-    """Return the beginning of each id that tells it from the others."""
-    length = _SHORTEST_ID
-    while len({one[:length] for one in ids}) < len(set(ids)):
-        length += 1
-    return {one: one[:length] for one in ids}
 
 
 def list_text(lines: Sequence[TaskLine], wording: Wording) -> str:

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.commands import short_ids
 from component.features.task_commands.sheets import (
     TaskLine,
     TaskSheet,
     Wording,
     list_text,
-    short_ids,
     state_words,
     task_text,
 )
@@ -82,7 +82,7 @@ async def test_commands_take_the_beginning_of_an_id(tmp_path: Path) -> None:
         for task, principal in (("abcd01", ALICE), ("abcd02", ALICE), ("abce01", BOB)):
             await b.storage.write(lambda db, t=task, p=principal: insert(db, t, principal=p))
         assert sheet(await b.say(ALICE, "task abcd01")).id == "abcd01"
-        assert "Several tasks begin with abcd" in await b.refused(ALICE, "task abcd")
+        assert "Several begin with abcd" in await b.refused(ALICE, "task abcd")
         assert sheet(await b.say(BOB, "task abc")).id == "abce01"
         assert await b.refused(ALICE, "task abce") == "There is no such task here."
         await b.say(BOB, "cancel abc")
