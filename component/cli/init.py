@@ -331,7 +331,8 @@ def _report(
             "The server is on another machine: without TLS, anybody on the network between can"
             " read the messages. Set tls = true in [server], or use a private network."
         )
-    say("\n1. Add this to the configuration of the server (it contains the secret):\n")
+    this = "this" if server else "the block for your server"
+    say(f"\n1. Add {this} to the configuration of the server (it contains the secret):\n")
     for index, name in enumerate([server] if server else _SERVERS):
         click.echo(("\n" if index else "") + server_block(name, connection), nl=False)
     found = path == Path("agent.toml") and not os.environ.get("XMPP_AGENT_CONFIG")

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 def list_skills(config: Path, principal: str | None, as_json: bool, words: tuple[str, ...]) -> None:
     """List all skills, or those that match all WORDS.
 
+    MCP servers, APIs and workers are asked for theirs, whether or not the service runs; one that
+    does not answer within ten seconds is named on stderr.
+
     Skills of directories have a state: `offered`; `changed` if the approved version is offered and
     another one waits; `waiting` for an approval; `revoked`; `failed` with a reason; `missing`.
 
