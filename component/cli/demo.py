@@ -4,7 +4,7 @@ import contextlib
 import errno
 import signal
 import tempfile
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -147,15 +147,13 @@ async def _show(plan: _Plan) -> None:
     """Run all scenes, or none with skills of the user."""
     import anyio  # noqa: PLC0415
 
-    from component.cli.demo_screen import note, paragraph, spinner, title  # noqa: PLC0415
+    from component.cli.demo_screen import note, paragraph, title  # noqa: PLC0415
 
     names = names_of(plan.own)
     if not plan.own:
         paragraph(_INTRODUCTION)
         click.echo()
-    async with contextlib.AsyncExitStack() as stack:
-        async with spinner("starting a server and an agent"):
-            server, service = await _start(plan, names, stack)
+    async with _running(plan, names) as (server, service):
         title(f"A server for {_HOST} and the component {_COMPONENT} are running.")
         if plan.own:
             lost = [name for name in names if service.catalog.registry.get(name) is None]
@@ -168,24 +166,24 @@ async def _show(plan: _Plan) -> None:
                 note(f"without a language model: {plan.llm}")
             await (_show_xml if plan.xml else _show_conversation)(server, plan.model)
         if not plan.once:
-            _invite(server, plan)
             with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+                _invite(server, plan)
                 await anext(signals)
             click.echo("\nGood-bye.")
-        service.stop()
 
 
-async def _start(
-    plan: _Plan, names: Sequence[str], stack: contextlib.AsyncExitStack
-) -> "tuple[DemoServer, Service]":
-    """Return the running server and the connected service; they end with the stack."""
+@contextlib.asynccontextmanager
+async def _running(
+    plan: _Plan, names: Sequence[str]
+) -> AsyncIterator[tuple["DemoServer", "Service"]]:
+    """Run the server, and the service, which is connected within the block."""
     import anyio  # noqa: PLC0415
 
     from component.app.service import Service  # noqa: PLC0415
+    from component.cli.demo_screen import spinner  # noqa: PLC0415
     from demo_server.server import DemoServer  # noqa: PLC0415
 
     secret = system.token_urlsafe(16)
-    directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="xmpp-agent-demo-"))
     server = DemoServer(
         _HOST,
         _ADDRESS,
@@ -193,14 +191,16 @@ async def _start(
         accounts=dict.fromkeys(("juliet", "mallory", "nurse", "you"), _PASSWORD),
         components={_COMPONENT: secret},
     )
-    await stack.enter_async_context(server)
-    tasks = await stack.enter_async_context(anyio.create_task_group())
-    settings = _settings(server, secret, Path(directory), plan)
-    service = Service(with_skills(settings, plan.own, names))
-    await tasks.start(service.run)
-    with anyio.fail_after(10):
-        await service.established.wait()
-    return server, service
+    with tempfile.TemporaryDirectory(prefix="xmpp-agent-demo-") as directory:
+        async with server, anyio.create_task_group() as tasks:
+            async with spinner("starting a server and an agent"):
+                settings = _settings(server, secret, Path(directory), plan)
+                service = Service(with_skills(settings, plan.own, names))
+                await tasks.start(service.run)
+                with anyio.fail_after(10):
+                    await service.established.wait()
+            yield server, service
+            service.stop()
 
 
 async def _show_conversation(server: "DemoServer", llm: "LLM | None") -> None:

@@ -40,6 +40,10 @@ def test_from_nothing_to_a_skill_that_answers(
             agent = "agent.localhost"
             reply = you.iq(agent, execute("tip", bill="90", people="3"), "set")
             assert output(reply) == "33.00 euros each"
+            body = block(GUIDE, "said").strip()
+            you.send_raw(f"<message to='{agent}' type='chat'><body>{body}</body></message>")
+            answer = block(GUIDE, "answered").strip()
+            you.messages.take(lambda one: one.findtext("{*}body") == answer)
             # A change is offered at once.
             (skill / "main.py").write_text(
                 block(GUIDE, "main.py").replace("euros each", "euros for each")

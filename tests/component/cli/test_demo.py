@@ -18,6 +18,7 @@ from component.cli.group import group
 from component.models import local
 from tests.component.cli.conftest import RunCommand
 from tests.component.cli.embedded import Embedded
+from tests.component.cli.pseudoterminal import INTERRUPT, PseudoTerminal
 from tests.component.cli.shorter_demo import skip_scenes
 from tests.component.models.endpoint import Calls, Endpoint, Request, Stall, Text, in_thread
 from tests.profiles import THOROUGH
@@ -364,6 +365,19 @@ def test_it_stays_up_for_a_client_of_ones_own_on_another_port_if_its_own_is_take
         assert process.stdout is not None
         assert process.stdout.read() == "\nGood-bye.\n"
     assert not ca_file.exists()
+
+
+def test_on_a_terminal_it_says_how_to_go_on_until_ctrl_c() -> None:
+    with PseudoTerminal(PROGRAM, "demo", *QUICK, env=environment()) as terminal:
+        terminal.until("Time for tea!")
+        terminal.until("xmpp-agent init")
+        terminal.types(INTERRUPT, after="Press Ctrl-C to exit.")
+        assert terminal.ends() == ExitCode.OK
+    shown = re.sub(r"\x1b\[[0-9;]*[mK]", "", terminal.shown)
+    assert "Good-bye.\n" in shown
+    assert "starting a server and an agent" in shown
+    invitation = shown.partition("The demo keeps running.")[2]
+    assert all(len(line) <= 80 for line in invitation.splitlines() if "the authority" not in line)
 
 
 def test_whoever_reads_may_stop_reading() -> None:
