@@ -22,7 +22,7 @@ LIMIT_S = 300.0
 Shell = Callable[..., str]
 
 
-PROJECT = ("pyproject.toml", "setup.cfg", "README.md", "LICENSE")
+PROJECT = ("pyproject.toml", "README.md", "LICENSE")
 PACKAGES = ("component", "conformance", "demo_server", "protocol_schemas", "xep", "xmpp_agent")
 OFFLINE = {"PIP_NO_INDEX": "1", "PIP_NO_COMPILE": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
