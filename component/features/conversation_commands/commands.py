@@ -19,6 +19,7 @@ from component.commands import (
     person_of,
 )
 from component.kernel.memory import Memories
+from component.memory.sharing import PRIVATE
 from component.memory_directory.layout import SessionKey
 from xep.jid import JID
 
@@ -49,6 +50,16 @@ class ConversationStatus(msgspec.Struct, frozen=True, kw_only=True):
     idle_timeout_mins: int
 
 
+class ForgetParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is forgotten.
+
+    Args:
+        key: Key of one memory of your own, which is deleted instead of everything.
+    """
+
+    key: tuple[str, ...] = ()
+
+
 NEW = Outline(
     name="new",
     title="New conversation",
@@ -63,8 +74,8 @@ FORGET = Outline(
     name="forget",
     title="Forget",
     about="delete this conversation, what I remember about you, and your schedules and watches;"
-    " archived conversations and personas are kept",
-    params=NoParams,
+    " archived conversations and personas are kept; with a KEY, delete only this memory",
+    params=ForgetParams,
     group="conversation",
 )
 FORGET_PERSON = Outline(
@@ -133,8 +144,16 @@ class ConversationCommands:
     async def _stop(self, asking: Asking, _params: NoParams) -> CommandResult:
         return CommandResult(await self._conversations.stop(self._whose(asking)))
 
-    async def _forget(self, asking: Asking, _params: NoParams) -> CommandResult:
-        return await self._erase(self._whose(asking), "you")
+    async def _forget(self, asking: Asking, params: ForgetParams) -> CommandResult:
+        whose, key = self._whose(asking), " ".join(params.key)
+        if not key:
+            return await self._erase(whose, "you")
+        knowledge = self._memories.knowledge
+        found = [one for one in await knowledge.get(whose, key) if one.scope == PRIVATE]
+        if not found or not await knowledge.forget(whose, key, PRIVATE):
+            return CommandResult(f"I remember nothing of yours called {key}.")
+        text = " ".join(found[0].item.body.split())
+        return CommandResult(f"Forgot {key}. To undo it, send /memory set {key} {text}")
 
     async def _forget_person(self, _asking: Asking, params: PersonParams) -> CommandResult:
         key = SessionKey(agent_of(params.agent, self._agents), person_of(params.person))

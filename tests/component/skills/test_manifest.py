@@ -246,3 +246,14 @@ def test_the_published_schema_is_the_declaration() -> None:
 )
 def test_the_shipped_manifests_are_valid(path: Path) -> None:
     read_manifest(path.read_bytes())
+
+
+def test_a_manifest_has_a_question_for_people_and_says_how_a_call_is_undone() -> None:
+    more = 'question = "May I go to {city}?"\nundo = "/back"\n[skill.execution]'
+    manifest = read_manifest(SMALL.replace("[skill.execution]", more))
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    spec = manifest.spec({"input_schema": schema}, "test")
+    assert (spec.question, spec.undo) == ("May I go to {city}?", "/back")
+    assert not spec.annotations.destructive
+    with pytest.raises(ManifestError, match="names 'city', which is not one of its parameters"):
+        manifest.spec({"input_schema": {"type": "object", "properties": {}}}, "test")

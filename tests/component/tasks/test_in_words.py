@@ -5,12 +5,14 @@ import functools
 import pytest
 
 from component.audit.protocol import AuditEvent
-from component.skills import skill
+from component.skills import Context, Denied, skill
+from component.task_messages.spoken_answers import declining
 from component.tasks import question_rows
 from component.tasks.events import TaskRecords
 from component.tasks.protocol import Naming, UncertainError
 from component.tasks.questions import Judgement
 from component.tasks.request import Confirmation
+from tests.component.tasks.test_durable import text_of
 from tests.component.tasks.world import AGENT, ANN, BOB, Open, World, living
 from tests.waiting import eventually
 from xep.fluux_agent.confirm import Decision
@@ -167,3 +169,38 @@ async def test_a_restart_does_not_show_a_question_that_was_not_shown(
             await say_yes(world, question, Naming())
         await say_yes(world, question, None)  # whoever knows the identifier has seen it
         assert (await world.ear.ended(question.id)).state == "completed"
+
+
+@skill(name="survey", durable=True)
+async def survey(context: Context) -> str:
+    """Ask for a number."""
+    try:
+        answer = await context.ask("How many?", {"type": "object", "properties": {"n": NUMBER}})
+    except Denied as denied:
+        return f"declined: {denied.reason}"
+    return str(answer)
+
+
+NUMBER = {"type": "integer"}
+
+
+@pytest.mark.ports
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_question_is_declined_with_a_reason(open_storage: Open, restarted: bool) -> None:
+    async with living(open_storage, survey) as world:
+        task = await world.task("survey")
+        asked = await world.ear.in_state(task, "input-required")
+        if not restarted:
+            await _declines(world, asked)
+    if restarted:
+        async with living(open_storage, survey) as world:
+            await _declines(world, asked)
+
+
+async def _declines(world: World, asked: Task) -> None:
+    assert asked.input is not None
+    given = declining(asked.input, asked.id)
+    # At once, and though it names nothing: a refusal needs no certainty.
+    await world.service.answer(ANN.bare, AGENT, given, Naming(), "it rains")
+    assert text_of(await world.ear.ended(asked.id)) == "declined: it rains"
+    await world.service.answer(ANN.bare, AGENT, given)  # the same again changes nothing

@@ -283,3 +283,9 @@ async def test_a_document_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     async with serving(lambda _: Response(status=404)) as server:
         with pytest.raises(SkillLoadError, match="answers 404"):
             await run(url=f"{server.url}/api.json")
+
+
+def test_people_are_asked_about_an_operation_in_the_words_of_the_settings() -> None:
+    skills = skills_of(questions={"create*": "May I add a pet?"})
+    asked = {name for name, skill in skills.items() if skill.question}
+    assert asked == {name for name in skills if name.startswith("shop.create")} != set()

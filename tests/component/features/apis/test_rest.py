@@ -13,7 +13,7 @@ from component.features.apis.sources import RestSource, rest_skill
 from component.http.gate import HttpResponse
 from component.rest.answers import ResponseConverter
 from component.skills import InvalidParam, Skill, SkillError
-from component.skills.errors import SkillUnavailable
+from component.skills.errors import DeclarationError, SkillUnavailable
 from component.skills.outputs import File
 from tests.component.skill_calls import called, data_of, text_of
 from tests.component.web_server import Request, Response, as_json, redirect, serving
@@ -238,3 +238,10 @@ def test_any_json_gives_a_result_or_an_error(value: Any, select: str, output: st
         anyio.run(ResponseConverter(select, output).result, got)
     except SkillError:
         return
+
+
+def test_people_are_asked_in_the_words_of_the_settings() -> None:
+    skill = weather("https://api.example.com", question="May I look up {city}[ in {unit}]?")
+    assert skill.question == "May I look up {city}[ in {unit}]?"
+    with pytest.raises(DeclarationError, match="names 'town', which is not one of its parameters"):
+        weather("https://api.example.com", question="May I look up {town}?")

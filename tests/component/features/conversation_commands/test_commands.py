@@ -51,6 +51,10 @@ class Rooms:
             Remembered(Item("wifi", "x" * 400), "kitchen"),
         ]
 
+    @property
+    def knowledge(self) -> Any:
+        return self
+
     async def new(self, whose: SessionKey) -> bool:
         self.asked.append(("new", whose.agent, whose.who))
         return self.there
@@ -143,6 +147,18 @@ async def test_forget_says_what_was_deleted() -> None:
     assert (await says(rooms, "forget")).text.endswith("some notes.")
     rooms.gone = Forgotten()
     assert (await says(rooms, "forget")).text == "There was nothing to delete."
+
+
+async def test_one_memory_is_forgotten_by_its_key_and_can_be_written_again() -> None:
+    rooms = Rooms()
+    answer = await says(rooms, "forget tea")
+    assert answer.text == "Forgot tea. To undo it, send /memory set tea green always"
+    assert rooms.asked == [("forget", "researcher", ALICE, "tea", "private")]
+    for key in ("coffee", "wifi"):  # there is none, or it is shared
+        assert (await says(rooms, f"forget {key}")).text == (
+            f"I remember nothing of yours called {key}."
+        )
+    assert len(rooms.asked) == 1
 
 
 async def test_operators_forget_a_person() -> None:

@@ -264,3 +264,11 @@ def test_tools_whose_names_become_the_same_are_all_offered_and_called_by_their_o
     for each in sorted(skills):
         skills[each].invoke({}, None)
     assert invoked == ["read_file", "read file", "read/file"]
+
+
+def test_the_question_for_a_tool_comes_from_the_settings() -> None:
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}}
+    tools = [ToolDescription(name, "", "", schema, None, {}) for name in ("delete_a", "other")]
+    asking = entry(questions={"delete_*": "May I delete {path}?", "other": "May I {go}?"})
+    (skill,) = skills_of("s", asking, tools, lambda _tool, _effects: lambda *_: "")
+    assert skill.question == "May I delete {path}?"  # one that names no parameter is not offered
