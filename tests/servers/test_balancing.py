@@ -46,7 +46,7 @@ def instances(
         {
             "name": f"watch{number}",
             "service": name,
-            "node": "news",
+            "node": "urn:xmpp:microblog:0",
             "principal": name,
             "skill": "where",
         }
@@ -86,7 +86,7 @@ def places(crowd: Crowd, names: Sequence[str], agent: str) -> Mapping[str, str]:
 def refused(agent: AgentProcess) -> None:
     """Wait until an instance has got the answer of each account that it asks."""
     for _ in range(ASKED):
-        agent.wait_log("source changed", state="refused")
+        agent.wait_log("a service refuses to be watched")
 
 
 def greeted(crowd: Crowd, names: Sequence[str], agent: str) -> None:

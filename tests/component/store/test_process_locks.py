@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 
 def locks(url: str, name: str = "test") -> ProcessLocks:
-    return ProcessLocks(PostgresServer.of(url), name)
+    return ProcessLocks(PostgresServer.of(f"{url}?connect_timeout=60"), name)  # if it is busy
 
 
 async def test_a_lock_has_one_owner_until_it_is_released(postgres_url: str) -> None:
