@@ -14,6 +14,6 @@ fi
 rm -rf "$folder"
 "$environment/bin/python" -m pip wheel --quiet --wheel-dir "$folder" "$project[conformance-client]" \
   "setuptools>=77"  # builds it
-rm -r "$project/build"
+rm -rf "$project/build"
 rm "$folder"/xmpp_agent_component-*.whl  # each test builds its own
 echo "$wanted" >"$folder/installed"
