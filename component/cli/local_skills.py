@@ -203,7 +203,7 @@ def _prompt(one: Property, inputs: SchemaInputs) -> Prompt[Any]:
                     raise ValueError(mismatch.reason)
         return value
 
-    default = ", ".join(one.shown_default()) or None
+    default = (", " if several else "\n").join(one.shown_default()) or None
     optional = "" if one.required or default else ", may be empty"
     what = f"{one.reader.expected}{', separated by commas' if several else ''}{optional}"
     return Prompt(f"{one.title or one.name} ({what})", read, default)
