@@ -13,26 +13,17 @@ import pytest
 
 from tests.component.cli.embedded import Embedded, embedded_server
 from tests.packaging.chroots import wait_until_connected
-from tests.packaging.releases import NEWER, build, copy_sources, newer_sources, run
+from tests.packaging.releases import NEWER, ROOT, build, copy_sources, newer_sources, run
+from tests.servers.guides import block
+from tests.servers.talk import PING
 
 pytestmark = [pytest.mark.servers, pytest.mark.thorough]
 
 
 class Release:
-    """An environment with the wheel of a release; what it depends on is that of the tests."""
+    """The program of a release, with its working directory and settings."""
 
-    def __init__(self, sources: Path, directory: Path, settings: dict[str, str]) -> None:
-        (wheel,) = build(sources, "wheel")
-        venv = sources / "venv"
-        run("python", "-m", "venv", "--without-pip", venv, cwd=sources)
-        python = venv / "bin" / "python"
-        run(
-            *("pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel),
-            cwd=sources,
-        )
-        version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-        packages = venv / "lib" / version / "site-packages"
-        (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    def __init__(self, venv: Path, directory: Path, settings: dict[str, str]) -> None:
         self._program = str(venv / "bin" / "xmpp-agent")
         self._directory = directory
         own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -76,6 +67,20 @@ class Release:
             process.stderr.close()
 
 
+def installed(sources: Path) -> Path:
+    """Install the wheel of these sources; what it depends on is that of the tests."""
+    (wheel,) = build(sources, "wheel")
+    venv = sources / "venv"
+    run("python", "-m", "venv", "--without-pip", venv, cwd=sources)
+    python = venv / "bin" / "python"
+    without = ("--quiet", "--no-deps", "--no-index")
+    run("pip", "--python", python, "install", *without, wheel, cwd=sources)
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    packages = venv / "lib" / version / "site-packages"
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    return venv
+
+
 @pytest.fixture
 def server() -> Iterator[Embedded]:
     with embedded_server() as embedded:
@@ -93,8 +98,8 @@ def test_an_upgrade_and_its_undoing(
     # Schedules say a goal to a model, which is asked nothing here.
     model = '[llm]\nprovider = "vllm"\nmodel = "any"\nbase_url = "http://127.0.0.1:9/v1"\n'
     (site / "agent.toml").write_text(server.agent_toml() + model)
-    older = Release(copy_sources(tmp_path / "older"), site, settings)
-    newer = Release(newer_sources(tmp_path / "newer"), site, settings)
+    older = Release(installed(copy_sources(tmp_path / "older")), site, settings)
+    newer = Release(installed(newer_sources(tmp_path / "newer")), site, settings)
 
     def add(release: Release, text: str) -> None:
         who = ("--for", "juliet@localhost", "--zone", "Europe/Paris")
@@ -130,3 +135,31 @@ def test_an_upgrade_and_its_undoing(
     with older.service():
         pass
     assert "There is no upgrade to undo" in older.run("rollback", succeeds=False)
+
+
+def test_the_readme_installs_a_checkout_which_is_upgraded_and_removed(
+    server: Embedded, tmp_path: Path
+) -> None:
+    checkout = copy_sources(tmp_path / "checkout")
+    script = block(ROOT / "README.md", "install")
+    run("sh", "-ec", script, cwd=checkout, HOME=str(tmp_path))
+    venv = tmp_path / "xmpp-agent"
+    site = tmp_path / "site"
+    program = Release(venv, tmp_path, {"XMPP_AGENT_CONFIG": str(site / "agent.toml")})
+    where = ("--domain", server.component_domain, "--host", "127.0.0.1", "--port", str(server.port))
+    site.mkdir()
+    (site / "agent.env").write_text(f"AGENT_SECRET={server.secret}\n")
+    program.run("init", *where, "--server", "prosody")
+    assert "failed" not in program.run("doctor")
+    with program.service(), server.login() as juliet:
+        assert juliet.iq(server.component_domain, PING).get("type") == "result"
+
+    newer = newer_sources(tmp_path / "newer")
+    pip = str(venv / "bin" / "pip")
+    run(pip, "install", "--quiet", ".", cwd=newer)
+    assert NEWER in program.run("--version")
+    with program.service():
+        pass
+    run(pip, "uninstall", "--quiet", "--yes", "xmpp-agent-component", cwd=newer)
+    assert not list(venv.rglob("xmpp-agent*"))
+    assert not list(venv.rglob("component"))
