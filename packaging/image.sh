@@ -16,15 +16,17 @@ created=$(date --utc --date "@$SOURCE_DATE_EPOCH" +%FT%TZ)
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# The user's number is that of the first system user of a new Debian, the same every time.
+# The number of the user is the same in every image, since volumes keep it.
+user=900
 mmdebstrap --quiet --mode=root --variant=apt --include=python3,adduser,ca-certificates \
   --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
   --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
+  --customize-hook="chroot \"\$1\" groupadd --system --gid $user xmpp-agent" \
+  --customize-hook="chroot \"\$1\" useradd --system --uid $user --gid $user --no-create-home --home-dir /var/lib/xmpp-agent --shell /usr/sbin/nologin xmpp-agent" \
   --customize-hook="copy-in '$deb' /tmp" \
   --customize-hook='chroot "$1" sh -c "apt-get install --quiet=2 --no-install-recommends -y /tmp/*.deb"' \
   --customize-hook='rm "$1"/tmp/*.deb' \
   --customize-hook='rm -f "$1"/var/cache/ldconfig/aux-cache "$1"/etc/*- "$1"/var/log/*.log "$1"/var/log/apt/*' \
-  --customize-hook="awk -F: '\$1 == \"xmpp-agent\" { print \$3 \":\" \$4 }' \"\$1\"/etc/passwd >'$work/user'" \
   "$suite" "$work/layer.tar" >/dev/null
 
 image=$work/image
@@ -35,7 +37,8 @@ umoci raw add-layer --image "$image:$version" "${stamp[@]}" \
   --history.created_by "mmdebstrap $suite and $(basename "$deb")" "$work/layer.tar"
 umoci config --image "$image:$version" "${stamp[@]}" --history.created_by configuration \
   --created "$created" --author xmpp-agent-component --architecture "$arch" --os linux \
-  --config.user "$(cat "$work/user")" \
+  --config.user "$user:$user" \
+  --config.env PATH=/usr/sbin:/usr/bin:/sbin:/bin \
   --config.env XMPP_AGENT_CONFIG=/etc/xmpp-agent/agent.toml \
   --config.entrypoint /usr/bin/xmpp-agent --config.cmd run \
   --config.workingdir /var/lib/xmpp-agent --config.volume /var/lib/xmpp-agent \
