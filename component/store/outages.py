@@ -47,8 +47,8 @@ class Outages:
         self._began = 0.0
         self._logged = False
 
-    def failed(self, what: str, error: StorageError) -> None:
-        """Operations of a kind, reads or writes, fail."""
+    def failed(self, what: str, error: Exception) -> None:
+        """Operations of a kind, such as reads or writes, fail."""
         if isinstance(error, ConflictError):
             return
         clock = self._clock()
@@ -57,7 +57,8 @@ class Outages:
             self._began, self._logged = clock, False
         self.present = Outage(since, str(error))
         self._failing.add(what)
-        error.is_logged = True
+        if isinstance(error, StorageError):
+            error.is_logged = True
         if clock >= self._next_line:
             self._next_line, self._logged = clock + _EVERY_S, True
             _log.warning(

@@ -41,7 +41,7 @@ def test_doctor_reports_ok_before_and_while_the_service_runs(
     assert doctor(xmpp_server, tmp_path / "agent") == (0, all_is_well)
     # The very directory that has been looked at.
     agent = make_agent(xmpp_server).connected()
-    first = ("configuration", "policy", "skills", "model", "storage", "memory")
+    first = ("configuration", "policy", "skills", "model", "storage", "service", "memory")
     assert doctor(xmpp_server, tmp_path / "agent") == (
         0,
         dict.fromkeys(first, "ok") | {"storage": "warning"},

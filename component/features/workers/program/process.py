@@ -35,6 +35,7 @@ from component.skills.context import Context
 from component.skills.registry import Registry
 from component.skills.skill import Skill
 from component.skills.spec import spec_json
+from component.store.outages import Outages
 
 if TYPE_CHECKING:
     from component.features.workers.settings import Worker as WorkerSettings
@@ -60,6 +61,7 @@ class WorkerProcess:
 
     Attributes:
         runtime: what calls run with.
+        outages: when the database of the queue cannot be used.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class WorkerProcess:
         self._registry = registry
         threads = Threads(settings.concurrency, settings.concurrency)
         self.runtime = Runtime(threads, provide)
+        self.outages = Outages()
         self._lanes: dict[str, tuple[Skill, str]] = {}
         """The skills and their descriptions, by lane."""
         self._changed = anyio.Event()
@@ -161,7 +164,7 @@ class WorkerProcess:
             with anyio.CancelScope(shield=True):  # it leaves a cancelled job without its status
                 await worker.run()  # type: ignore[no-untyped-call]
         except _UNAVAILABLE as error:
-            _log.warning("the queue is not available", worker=self.name, reason=str(error))
+            self.outages.failed("queue", error)
         if not ended.is_set():
             await anyio.sleep(_AGAIN_S)
             ended.set()
@@ -186,8 +189,9 @@ class WorkerProcess:
             await anyio.sleep(self._settings.lost_after_s / _BEATS)
             try:
                 await rows.beat(list(self._lanes))
+                self.outages.succeeded("queue")
             except _UNAVAILABLE as error:
-                _log.warning("the queue is not available", worker=self.name, reason=str(error))
+                self.outages.failed("queue", error)
 
     async def _keep_announcing(self, rows: WorkerRows) -> None:
         while True:
@@ -274,7 +278,7 @@ class _Jobs:
                     elif not await self._rows.end(begun, outcome, failed=failed):
                         _log.warning("this worker was counted as lost", call=begun.id)
                 except _UNAVAILABLE as error:
-                    _log.warning("an outcome cannot be written yet", reason=str(error))
+                    self._process.outages.failed("queue", error)
                     await anyio.sleep(_AGAIN_S)
                 else:
                     return
