@@ -177,6 +177,11 @@ class Desk:
         """The agent that it hosts."""
         return f"assistant@{self.domain}"
 
+    @property
+    def clerk(self) -> str:
+        """Another agent that it hosts."""
+        return f"clerk@{self.domain}"
+
     def open_gate(self, run: str) -> None:
         """Let the skill that waits for this file go on."""
         (self.agent.directory / f"{run}.go").touch()
@@ -196,6 +201,7 @@ def open_desk(server: Server, directory: Any, **settings: object) -> AgentProces
     defaults: dict[str, object] = {
         "conformance__enabled": True,
         "skills__modules": ["./own.py"],
+        "agents": [{"name": "clerk"}],
         "agent__admins": [server.jid("romeo")],
         "policy__rules": [{"skills": ["shared-wipe"], "approvers": both}],
         "limits__inline_s": INLINE_S,

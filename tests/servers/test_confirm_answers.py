@@ -131,8 +131,8 @@ def test_another_principal_cannot_answer_a_confirmation(
     select(other, desk.assistant, f"approve:{id_}")
     say(other, desk.assistant, "yes", f"<thread>{task}</thread>")
     other.iq(desk.assistant, PING)
-    # Nor was it put to that address of ours.
-    assert refusal(caller.iq(desk.domain, decision(id_, "approve"), "set")) == UNKNOWN
+    # Nor was it put by that agent.
+    assert refusal(caller.iq(desk.clerk, decision(id_, "approve"), "set")) == UNKNOWN
     in_state(caller, desk.assistant, task, "input-required")
     assert state_after_cancel(caller, desk, task) == "cancelled"
     # A question of a task that has ended cannot be decided any more.
@@ -208,15 +208,15 @@ def test_bait_and_switch(desk: Desk, caller: SlixClient, other: SlixClient, thre
 
 
 def test_an_honest_yes_still_counts(desk: Desk, caller: SlixClient) -> None:
-    """A plain yes, in a conversation in which nothing was withdrawn: that with the domain."""
-    task = begin(caller, desk.domain, "conformance.erase", target="an old folder")
+    """A plain yes, in a conversation in which nothing was withdrawn: that with another agent."""
+    task = begin(caller, desk.clerk, "conformance.erase", target="an old folder")
     asks(caller, task)
-    say(caller, desk.domain, "yes?", plain())
-    heard(caller, desk.domain, "I haven't done it")
-    say(caller, desk.domain, "yes", "<replace xmlns='urn:xmpp:message-correct:0' id='m'/>")
-    heard(caller, desk.domain, "it corrects an earlier message")
+    say(caller, desk.clerk, "yes?", plain())
+    heard(caller, desk.clerk, "I haven't done it")
+    say(caller, desk.clerk, "yes", "<replace xmlns='urn:xmpp:message-correct:0' id='m'/>")
+    heard(caller, desk.clerk, "it corrects an earlier message")
     let_stand(caller, desk)
-    say(caller, desk.domain, "Yes, please.", plain())
+    say(caller, desk.clerk, "Yes, please.", plain())
     assert completed(caller, task) == "erased an old folder"
 
 
