@@ -161,7 +161,7 @@ async def open_environment(
         await stopped.load()
         async with (
             open_monitoring(settings, storage) as monitoring,
-            open_memories(settings, monitoring.recorder) as memories,
+            open_memories(settings, monitoring.recorder, catalog.admins) as memories,
         ):
             yield Environment(
                 catalog=catalog,

@@ -1,6 +1,6 @@
 """The memory of a service: its files, and the index over the memories."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from functools import cached_property, partial
 from pathlib import Path
@@ -19,10 +19,10 @@ from component.memory.sharing import Sharing
 from component.memory_directory import files
 from component.memory_directory.layout import Layout, SessionKey
 from component.memory_directory.texts import Texts
-from component.policy.entries import read_admins
 from component.private import make_directory
 from component.store import Storage, StorageError
 from component.store.outages import log_failure
+from xep.jid import JID
 
 if TYPE_CHECKING:
     from component.conversations.sessions import Sessions
@@ -131,15 +131,15 @@ def _default_personas(settings: Settings) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def open_memories(settings: Settings, recorder: Recorder) -> AsyncIterator[Memories]:
-    """Yield the open memory.
+async def open_memories(
+    settings: Settings, recorder: Recorder, admins: Collection[JID] = ()
+) -> AsyncIterator[Memories]:
+    """Yield the open memory. `admins` are those of every moment, by their bare addresses.
 
     Raises StorageError: the directory cannot be used; the message says which setting names it.
     PolicyError: a member of a scope is not an address.
     """
-    sharing = Sharing(
-        Layout(settings.memory_path), settings.memory.scopes, read_admins(settings.agent.admins)
-    )
+    sharing = Sharing(Layout(settings.memory_path), settings.memory.scopes, admins)
     try:
         index = await system.in_thread(_open, settings)
     except files.MemoryStoreError as error:

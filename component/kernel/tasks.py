@@ -139,6 +139,7 @@ class TaskSubsystem:
         """Apply these settings from now on. Questions that are open stay as they are."""
         self.gate.flows = make_flows(settings)
         self.approvers.replace(settings.policy.confirm_expires_s)
+        self.service.policy_changed()
         self._uploads = None
 
     def late_sources(self) -> Sequence[str]:

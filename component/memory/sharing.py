@@ -68,7 +68,7 @@ class Sharing:
         self, layout: Layout, scopes: Sequence[MemoryScope] = (), admins: Collection[JID] = ()
     ) -> None:
         self.layout = layout
-        self._admins = frozenset(admin.bare for admin in admins)
+        self._admins = admins
         self.root = layout.root
         self._scopes: dict[str, _Scope] = {}
         reader = EntryReader()

@@ -175,6 +175,10 @@ class InlineRequests:
             raise copy_error(outcome)
         return outcome
 
+    def policy_changed(self) -> None:
+        """Find anew for which skills a confirmation is needed."""
+        self._skills.clear()
+
     def _remember(self, skill: Skill, *, asks: bool) -> _InlineSkill:
         if len(self._skills) >= _SKILLS:
             self._skills.clear()

@@ -74,6 +74,7 @@ class TaskService:
             "Execution"); see `Admission.execute`.
         repeated: returns the recorded answer to a request; see `Admission.repeated`.
         skills_changed: claims the tasks that waited for other skills, or for a late source.
+        policy_changed: finds anew for which skills a confirmation is needed.
         requeued: claims a task soon that another part of the service has queued.
         deleted: is called with each task that its principal could see and that was deleted.
     """
@@ -104,7 +105,8 @@ class TaskService:
             *(self._runtime, self._worker.wake, self._timer.wake), evicted=self._start_telling
         )
         cache = ReplayCache(limits.replay_s, clock=clocks.boot_s)
-        self.answer_inline = InlineRequests(skills, self._records, clocks.boot_s).answer
+        inline = InlineRequests(skills, self._records, clocks.boot_s)
+        self.answer_inline, self.policy_changed = inline.answer, inline.policy_changed
         self._admission = Admission(
             *(self._worker, cache, self._records),
             accepted=listener.released,

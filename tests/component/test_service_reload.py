@@ -18,6 +18,7 @@ from tests.kit import AGENT, Kit, Peer, Script, anyio_backend, service
 from tests.logs import plain_logs
 from tests.servers.talk import execute
 from xep.disco import InfoQuery
+from xep.fluux_agent.execute import Accepted
 from xep.jid import JID
 from xep.vcard_temp import VCard
 
@@ -108,6 +109,18 @@ async def test_a_view_from_before_does_not_decide_by_the_rules_of_after(tmp_path
         before = kit.kernel.environment.catalog.view(JID.parse(JULIET).bare)
         await kit.reload(other)
         assert before.get("echo") is None
+
+
+async def test_a_confirmation_is_asked_for_when_the_policy_says_so(tmp_path: Path) -> None:
+    always = '[policy]\nconfirm = "always"'
+    async with service(tmp_path) as kit:
+        juliet = kit.peer(JULIET)
+        assert (await juliet.iq("set", execute("echo", text="a"))).payload(Accepted) is None
+        await kit.reload(always)
+        assert (await juliet.iq("set", execute("echo", text="a"))).payload(Accepted) is not None
+        assert "echo" in await juliet.hear()
+        await kit.reload()
+        assert (await juliet.iq("set", execute("echo", text="a"))).payload(Accepted) is None
 
 
 async def test_admins_come_and_go(tmp_path: Path) -> None:
