@@ -50,8 +50,10 @@ class Steps:
 
     async def __call__(self, request: ModelRequest) -> Completion:
         self._waits = True
-        await self._go_on.wait()
-        self._waits = False
+        try:
+            await self._go_on.wait()
+        finally:
+            self._waits = False
         self._go_on = anyio.Event()
         return self._think(request)
 
@@ -59,12 +61,13 @@ class Steps:
         self._go_on.set()
 
     async def asked(self, times: int) -> None:
-        await eventually(lambda: len(self._world.brain.asked) >= times)
+        """Wait until the model waits in such a call."""
+        await eventually(lambda: self._waits and len(self._world.brain.asked) >= times)
 
     async def each(self, times: int) -> None:
         """Let it give so many answers, one after another."""
         for _ in range(times):
-            await eventually(lambda: self._waits)
+            await self.asked(1)
             before = len(self._world.brain.asked)
             self.go_on()
             await self.asked(before + 1)
