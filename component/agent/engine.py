@@ -167,7 +167,7 @@ class Engine:
                 except BudgetExceededError as stopped:
                     excuse = str(stopped)
                 except ModelError as error:
-                    excuse = excuse_for(error, ask.id)
+                    excuse = excuse_for(error, ask)
                 if not _is_revised(run):
                     return await self._excuse(run, excuse)
 
@@ -446,18 +446,19 @@ def _is_revised(run: Run) -> bool:
     return run.ask.interrupts is not None and run.ask.interrupts.revisions.waiting
 
 
-def excuse_for(error: ModelError, turn: str) -> str:
+def excuse_for(error: ModelError, ask: TurnInput) -> str:
     """Log why a turn gets no answer of a model, and return the sentence for the person."""
-    reason = str(error)
+    reason, turn = str(error), ask.id
+    why = sentences.WHY_NO_MODEL if ask.profile.for_admin else ""
     match error:
         case ContextOverflowError():
             return sentences.TOO_LONG
         case ModelUnavailableError():
             _log.warning("no model is available", turn=turn, reason=reason)
-            return sentences.NO_MODEL
+            return f"{sentences.NO_MODEL}{why}"
         case ContentFilteredError():
             _log.warning("a content filter rejects a turn", turn=turn, reason=reason)
             return sentences.FILTERED
         case _:
             _log.error("the model refuses", turn=turn, reason=reason)
-            return sentences.REFUSED
+            return f"{sentences.REFUSED}{why}"

@@ -59,7 +59,8 @@ class ModelCalls:
         spender: Spender,
         interrupts: "Conversation | None" = None,
     ) -> Completion | None:
-        """Ask a model. Returns None if a message arrived and the call was cancelled.
+        """Ask a model. Returns None if the call was cancelled, because a message arrived or was
+        corrected.
 
         `tokens_in` is an estimate for the question. The cost of a call that broke off is estimated.
         Raises BudgetExceededError, StorageError, and all errors of `Model.complete`.

@@ -24,7 +24,8 @@ class Profile(Character, frozen=True, kw_only=True):
     the nearest first; `title` is the name that it gives itself. Empty texts have a default.
     `zone` is the name of the person's time zone. `max_iterations` replaces the value of the
     settings, `max_tokens` lowers their maximum for an answer. `model_of` is the agent whose own
-    model it uses instead of that of a tier. `spawn` says whether it may have sub-agents.
+    model it uses instead of that of a tier. `spawn` says whether it may have sub-agents,
+    `for_admin` whether the person is an admin.
     """
 
     agent: str
@@ -39,6 +40,7 @@ class Profile(Character, frozen=True, kw_only=True):
     max_tokens: int | None = None
     spawn: bool = True
     above: tuple[str, ...] = ()
+    for_admin: bool = False
 
     def limited(self, limits: AgentLimits) -> "Profile":
         """Return the profile with at most the rights of another agent, which has asked for its

@@ -11,6 +11,7 @@ REFUSED: Final = (
     "I can't answer, because my language model rejects my requests. My operator has"
     f" to fix that. Your message is saved. {_WITHOUT_MODEL}"
 )
+WHY_NO_MODEL: Final = " You are an admin: xmpp-agent doctor and the log of the service say why."
 TOO_LONG: Final = (
     "This conversation is too long for my language model, even when shortened. Send"
     " /new to start a new one."

@@ -51,6 +51,7 @@ class AgentProfiles:
         self._memories = environment.memories
         self._agents = agents
         self._view = environment.catalog.view
+        self._admins = environment.catalog.admins
         self._zone_of = zone_of
         self.titles = agent_titles(settings)
         self.refused_tools = RefusedTools(settings.storage.path)
@@ -149,6 +150,7 @@ class AgentProfiles:
             skills=entry.skills,
             max_iterations=entry.max_iterations,
             spawn=entry.spawn,
+            for_admin=key.who.bare in self._admins,
         )
         if persona is None:
             return profile

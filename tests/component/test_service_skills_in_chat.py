@@ -7,6 +7,7 @@ import anyio
 import msgspec
 import pytest
 
+from component.models.protocol import ModelUnavailableError
 from component.skills import Context, Skill, skill
 from component.skills.outputs import Link, SkillResult
 from tests.kit import Kit, Peer, Script, anyio_backend, service
@@ -255,6 +256,20 @@ async def test_help_has_groups_of_at_most_seven_commands(
         offered = kit.kernel.commands.of(kit.kernel.commands.asking(juliet.jid))
         assert {line.split()[0] for line in commands} == {f"/{one.name}" for one in offered}
         assert ("/audit" in text) == admin
+
+
+async def test_every_message_is_answered_while_no_model_is_available(tmp_path: Path) -> None:
+    admins = "admins = ['juliet@capulet.example']\n"
+    model = Script(otherwise=ModelUnavailableError("It is away."))
+    async with service(tmp_path, SILENT + admins, model=model, skills=ALL) as kit:
+        juliet, romeo = kit.peer(JULIET), kit.peer(ROMEO)
+        for text in ("Hello", "Is anybody there?"):
+            answer = await only(kit, romeo, text)
+            assert "can't reach my language model" in answer
+            assert "/run" in answer
+            assert "doctor" not in answer
+            assert "xmpp-agent doctor" in await only(kit, juliet, text)
+        assert "Paris" in await only(kit, romeo, "/run weather city=Paris")
 
 
 async def test_every_message_is_answered_without_a_model(tmp_path: Path) -> None:

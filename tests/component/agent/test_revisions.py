@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
 from component.agent import sentences
 from component.agent.history import RETRACTED
 from component.agent.protocol import ToolResult
-from component.agent.rows import of_home
+from component.agent.rows import of_home, revise
 from component.conversations.lines import Called, Note, Resulted, Said
 from component.memory_directory.layout import SessionKey
 from component.models.messages import text_of
@@ -48,8 +50,10 @@ class Steps:
 
     async def __call__(self, request: ModelRequest) -> Completion:
         self._waits = True
-        await self._go_on.wait()
-        self._waits = False
+        try:
+            await self._go_on.wait()
+        finally:
+            self._waits = False
         self._go_on = anyio.Event()
         return self._think(request)
 
@@ -57,12 +61,13 @@ class Steps:
         self._go_on.set()
 
     async def asked(self, times: int) -> None:
-        await eventually(lambda: len(self._world.brain.asked) >= times)
+        """Wait until the model waits in such a call."""
+        await eventually(lambda: self._waits and len(self._world.brain.asked) >= times)
 
     async def each(self, times: int) -> None:
         """Let it give so many answers, one after another."""
         for _ in range(times):
-            await eventually(lambda: self._waits)
+            await self.asked(1)
             before = len(self._world.brain.asked)
             self.go_on()
             await self.asked(before + 1)
@@ -373,6 +378,41 @@ async def test_a_turn_that_waits_to_go_on_after_a_restart(tmp_path: Path, tool: 
         group.cancel_scope.cancel()
 
 
+async def test_a_turn_whose_message_was_retracted_before_a_kill_ends_silently(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path)
+    steps = Steps(world, echo)
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "Verona?", msg_id="m1"))
+        await steps.asked(1)
+    async with world.built() as conversations:  # as if it was killed after the row was written
+        (row,) = await world.storage.read(lambda database: of_home(database, "here"))
+        empty = msgspec.structs.replace(row.request, text="")
+        await world.storage.write(partial(revise, request=empty))
+    async with world.life():
+        await world.settled()
+        assert len(world.brain.asked) == 1, "the model is not asked again"
+        assert world.ear.said == []
+
+
+async def test_a_correction_after_a_restart_is_too_late_if_something_was_done_before(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path)
+    steps = Steps(world, shopping("buy"))
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "Buy tea", msg_id="m1"))
+        await steps.each(1)
+    steps = Steps(world, shopping("buy"))
+    async with world.life() as conversations:
+        await steps.asked(3)
+        assert not await conversations.revised(HIS, "m1", "Buy milk")
+        steps.go_on()
+        await world.ear.hears(1)
+        assert world.ear.bodies[0].startswith("re: Buy tea")
+
+
 @pytest.mark.parametrize("text", ["Venice?", None])
 async def test_after_a_kill_at_any_point_row_and_session_have_the_same_text(
     tmp_path: Path, text: str | None
@@ -412,15 +452,12 @@ async def _killed_while_it_is_revised(
     world: World, text: str | None, at: int, accepted: list[bool]
 ) -> bool:
     """Revise a message during the first call of the model; True if the process was killed."""
-    answered = anyio.Event()
-    first = True
+    asked = anyio.Event()
 
     async def think(request: ModelRequest) -> Completion:
-        nonlocal first
-        if first:
-            first = False
+        if not asked.is_set():
+            asked.set()
             await anyio.sleep_forever()
-        answered.set()
         return echo(request)
 
     world.brain.think = think
@@ -428,7 +465,7 @@ async def _killed_while_it_is_revised(
         async with world.built() as conversations, anyio.create_task_group() as group:
             await group.start(conversations.run)
             await conversations.received(message("m1", "Verona?", msg_id="m1"))
-            await eventually(lambda: len(world.brain.asked) == 1)
+            await asked.wait()
             world.death.points, world.death.at = 0, at
             accepted += [True] * await conversations.revised(HIS, "m1", text)
             await world.settled()
