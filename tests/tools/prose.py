@@ -54,7 +54,8 @@ def rules() -> list[Rule]:
 def passages(name: str, text: str) -> Iterator[tuple[int, str]]:
     """Yield the prose of a Markdown or Python file without literals, with its first line."""
     for line, passage in (_of_python if name.endswith(".py") else _of_markdown)(text):
-        yield line, _LITERAL.sub(lambda literal: "\n" * literal[0].count("\n"), passage)
+        without = _LITERAL.sub(lambda literal: "\n" * literal[0].count("\n"), passage)
+        yield line, re.sub(r"\n[ \t]+", "\n", without)  # for rules about adjacent words
 
 
 def _of_markdown(text: str) -> Iterator[tuple[int, str]]:
