@@ -11,6 +11,7 @@ import pytest
 from component.commands import CommandError
 from component.config.problems import Problem, SettingsError
 from component.kernel.kernel import Reloaded
+from component.memory_directory.layout import SessionKey
 from component.models.protocol import ModelRequest
 from component.skills import skill
 from tests.component.features.installed_skills.world import install
@@ -134,6 +135,19 @@ async def test_admins_come_and_go(tmp_path: Path) -> None:
         assert "Tasks:" not in await juliet.ask("/status")
 
 
+async def test_who_is_no_admin_any_more_may_not_delete_the_memories_of_others(
+    tmp_path: Path,
+) -> None:
+    admin = '[agent]\nadmins = ["juliet@capulet.example"]'
+    scope = '[[memory.scopes]]\nname = "kitchen"\nmembers = ["nurse@capulet.example"]'
+    whose = SessionKey("assistant", JID.parse(JULIET).bare)
+    async with service(tmp_path, f"{admin}\n{scope}") as kit:
+        sharing = kit.kernel.environment.memories.sharing
+        assert sharing.deletable("kitchen", whose) is not None
+        await kit.reload(scope)
+        assert sharing.deletable("kitchen", whose) is None
+
+
 # Agents and models.
 
 
@@ -252,9 +266,9 @@ async def test_skills_of_a_rest_api_come_change_and_go(tmp_path: Path) -> None:
 async def test_a_builtin_skill_is_turned_on_and_off(tmp_path: Path) -> None:
     async with service(tmp_path) as kit:
         await kit.reload("[files]\n")
-        assert await offered(kit, "file_read") or await offered(kit, "files_read")
+        assert await offered(kit, "file_list")
         await kit.reload()
-        assert not await offered(kit, "file_read")
+        assert not await offered(kit, "file_list")
 
 
 async def test_a_directory_of_skills_is_added_and_removed(tmp_path: Path) -> None:

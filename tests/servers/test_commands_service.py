@@ -104,7 +104,7 @@ def test_the_commands_are_the_skills_of_the_view(
     mine = nodes(caller, desk.assistant)
     assert {n.removeprefix("skill/") for n in mine if n.startswith("skill/")} == names
     admins = nodes(other, desk.assistant)
-    for_admins = ("status", "pause", "resume", "retry", "release", "queues", "audit")
+    for_admins = ("status", "pause", "resume", "reload", "retry", "release", "queues", "audit")
     of_memory = ("export-memory", "import-memory", "missing-memories")
     only_theirs = (*for_admins, *of_memory, "announce")
     pending = "http://jabber.org/protocol/pubsub#get-pending"
