@@ -93,6 +93,7 @@ async def only(kit: Kit, juliet: Peer, text: str) -> str:
         ("city=Paris tags=a tags=b", "a+b"),
         ('city=Paris tags=["a, b", "c"]', "a, b+c"),
         ("city=a=b", "a=b, 1"),
+        ("city=Rome\n days=2", "Rome, 2"),
         ('city="{\\"x\\": 1}"', '{"x": 1}, 1'),
     ],
 )
@@ -123,6 +124,7 @@ async def test_lists_and_objects_are_given_as_json(tmp_path: Path) -> None:
             ["Weather needs:", "- city: Name of the city.", "/run weather city="],
         ),
         ("/run weather days=3", ["Weather also needs:", "- city: Name of the city."]),
+        ("/run skill=wheather city=x", ["no skill called 'wheather'", "mean weather?"]),
         ("/run", ["Say which skill", "/skills"]),
         ("/run weathr city=x", ["no skill called 'weathr'", "Did you mean weather?"]),
         ("/run weather city=x days=many", ["days: expected an integer", "For example: /run"]),

@@ -140,9 +140,10 @@ class SkillCommands:
             raise CommandError("This works only over XMPP.")
         if not params.skill:
             raise CommandError("Say which skill: /run and its name. /skills lists them.", "skill")
-        skill = self.named(asking, params.skill)
+        name = params.skill.removeprefix("skill=")
+        skill = self.named(asking, name)
         if skill is None:
-            raise CommandError(self._unknown(asking.principal, params.skill), "skill")
+            raise CommandError(self._unknown(asking.principal, name), "skill")
         given = read_params(skill, params.parameters)
         request = Request(
             skill=skill.name,

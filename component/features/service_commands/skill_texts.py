@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from component.commands import shorten
+from component.skills.errors import printable
 from component.skills.form_fields import ABSENT, Property, properties_of
 from component.skills.skill import Skill
 from component.skills.spec import OPTIONAL
@@ -46,7 +47,7 @@ def skills_text(skills: Sequence[Skill]) -> str:
     rest = [skill for tag, found in groups.items() if tag not in shown for skill in found]
     if not shown:
         return "\n".join(map(_line, rest))
-    parts = [_part(tag[:1].upper() + tag[1:], found) for tag, found in sorted(shown.items())]
+    parts = [_part(_plain(tag[:1].upper() + tag[1:]), shown[tag]) for tag in sorted(shown)]
     return "\n\n".join(parts + ([_part(_OTHERS, rest)] if rest else []))
 
 
@@ -55,7 +56,12 @@ def _part(title: str, skills: Sequence[Skill]) -> str:
 
 
 def _line(skill: Skill) -> str:
-    return f"- {skill.title} ({skill.name}): {first_line(skill)}"
+    return f"- {_plain(skill.title)} ({skill.name}): {_plain(first_line(skill))}"
+
+
+def _plain(text: str) -> str:
+    """Return a text of an author on one line, so that it cannot pose as something else."""
+    return printable(" ".join(text.split()), _LONGEST_LINE)
 
 
 def skill_text(skill: Skill) -> str:
@@ -64,7 +70,7 @@ def skill_text(skill: Skill) -> str:
 
 
 def _skill_lines(skill: Skill) -> Iterator[str]:
-    yield f"{skill.title} ({skill.name})"
+    yield f"{_plain(skill.title)} ({skill.name})"
     if skill.description:
         yield shorten(skill.description.strip(), _LONGEST_TEXT)
     properties = properties_of(skill.input_schema)
@@ -94,7 +100,7 @@ def param_text(declared: Property) -> str:
     default = None if declared.default is ABSENT else _shown(declared, declared.default)
     if default:
         notes.append(f"default {shorten(default, 60)}")
-    about = shorten(declared.description or declared.title or "", _LONGEST_LINE)
+    about = _plain(declared.description or declared.title or "")
     text = f"- {declared.name}: {about}" if about else f"- {declared.name}"
     return f"{text} ({'; '.join(notes)})" if notes else text
 
