@@ -241,14 +241,17 @@ class LastAddresses:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._last: dict[str, str] = {}
+        self._one_at_a_time = anyio.Lock()
 
     async def reload(self, contacts: Collection[str] | None = None) -> None:
         """Reload those of these contacts, or all with None. Raises StorageError."""
         sql = "SELECT contact, address FROM last_addresses"
-        if contacts is None:
-            self._last.update(await self._storage.select(sql))
-        for contact in contacts or ():
-            self._last.update(await self._storage.select(f"{sql} WHERE contact = ?", (contact,)))
+        async with self._one_at_a_time:  # what is read must not be older than what is put
+            if contacts is None:
+                self._last.update(await self._storage.select(sql))
+            for contact in contacts or ():
+                found = await self._storage.select(f"{sql} WHERE contact = ?", (contact,))
+                self._last.update(found)
 
     def get(self, contact: JID) -> JID | None:
         """Return the address that a contact last used; None if there is none."""
@@ -260,9 +263,10 @@ class LastAddresses:
         key = _key(contact, address)
         if self._last.get(key[0]) == key[1]:
             return
-        self._last[key[0]] = key[1]
-        await self._storage.change(
-            "INSERT INTO last_addresses (contact, address) VALUES (?, ?)"
-            " ON CONFLICT (contact) DO UPDATE SET address = excluded.address",
-            key,
-        )
+        async with self._one_at_a_time:
+            await self._storage.change(
+                "INSERT INTO last_addresses (contact, address) VALUES (?, ?)"
+                " ON CONFLICT (contact) DO UPDATE SET address = excluded.address",
+                key,
+            )
+            self._last[key[0]] = key[1]

@@ -203,6 +203,22 @@ async def test_the_conversation_is_one(tmp_path: Path, here: str, other: str) ->
 
 
 @BOTH
+async def test_what_is_held_at_one_address_is_forgotten_at_the_other(
+    tmp_path: Path, here: str, other: str
+) -> None:
+    settings = {"notifications": {"quiet": "00:00-23:59"}, **DAILY}
+    async with service(tmp_path, settings, model=Script(otherwise="No news.")) as kit:
+        juliet = kit.peer(JULIET)
+        await use(kit, juliet, here)
+        await kit.jump(2 * HOUR_S)
+        await kit.advance(60)
+        await juliet.say("/forget", other)
+        await kit.settled()
+        await juliet.say("/notifications", here)
+        assert await juliet.hear("held notifications") == "There are no held notifications."
+
+
+@BOTH
 async def test_held_notifications_are_listed_and_deleted_at_either_address(
     tmp_path: Path, here: str, other: str
 ) -> None:

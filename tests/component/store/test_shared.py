@@ -3,6 +3,7 @@
 import functools
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from component.app.schema import SCHEMA
 from component.config.agents import AgentEntry
 from component.store import Storage
 from component.store import shared as shared_module
-from component.store.contacts import StoppedContacts
+from component.store.contacts import LastAddresses, StoppedContacts
 from component.store.database import Database
 from component.store.shared import PAUSED, SharedChanges, Switches
 from tests.component.audit.book import Book
@@ -40,6 +41,7 @@ class Instance:
         self.killed: list[str] = []
         self.agents = Agents(ENTRIES, storage, Book(), self.killed.append, idle_s=3600)
         self.contacts = StoppedContacts(storage)
+        self.addresses = LastAddresses(storage)
         self.switches = Switches(storage)
         self.paused = False
         self.reloads: list[Collection[str] | None] = []
@@ -48,6 +50,7 @@ class Instance:
         self.changes.register("agents", self.agents.reload)
         self.changes.register("contacts", self._contacts)
         self.changes.register("switches", self._switches)
+        self.changes.register("addresses", self.addresses.reload)
 
     async def _contacts(self, subjects: Collection[str] | None) -> None:
         self.reloads.append(subjects)
@@ -103,6 +106,23 @@ async def test_a_killed_agent_stays_killed_on_an_instance_that_does_not_know(
             lambda db: db.execute("SELECT state FROM agents WHERE name = 'assistant'").fetchall()
         )
         assert rows == [("killed",)]
+
+
+def uses(instance: Instance, address: JID) -> bool:
+    return instance.addresses.get(ALICE) == address
+
+
+@pytest.mark.ports
+async def test_the_address_that_a_contact_uses_is_known_to_all_instances(
+    tmp_path: Path, migrated_url: str
+) -> None:
+    domain = JID.parse("agent.example")
+    async with instances(tmp_path, migrated_url, 2) as (one, other):
+        for address in (domain, AGENT):
+            await one.addresses.put(ALICE.with_resource("phone"), address)
+            assert one.addresses.get(ALICE) == address
+            await eventually(partial(uses, other, address))
+        assert other.addresses.get(BOB) is None
 
 
 @pytest.mark.ports

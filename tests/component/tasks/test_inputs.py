@@ -424,6 +424,13 @@ def form(river: str = "Rhine", **more: str) -> Form:
     )
 
 
+def test_a_form_is_refused_with_what_is_wrong_in_each_field() -> None:
+    error = World("input").answer(form=form(length="long", when="soon")).error
+    assert error is not None
+    assert "length: expected" in error.text
+    assert "when: " in error.text
+
+
 @pytest.mark.parametrize("foreign", [{"who": BOB}, {"at": OTHER}, {"task": "t-9"}])
 @pytest.mark.parametrize("state", ["open", "answered", "ended"])
 def test_1_no_task_of_the_principal(state: str, foreign: dict[str, Any]) -> None:

@@ -395,6 +395,18 @@ async def _history(steps: list[tuple[str, ...]]) -> None:
                 break
 
 
+async def test_an_account_is_observed_from_the_address_that_its_owner_knows(
+    storage: Storage,
+) -> None:
+    """Otherwise the person would be asked for a second contact."""
+    world = World(storage)
+    domain = JID.parse("agent.example")
+    account = {"service": JID.parse("juliet@example.com"), "at": domain}
+    for node in ("presence", "http://jabber.org/protocol/mood"):
+        assert world.watcher.source_of(watch(node=node, **account)).subscriber == domain
+    assert world.watcher.source_of(watch(at=domain)).subscriber == AGENT, "it is a service"
+
+
 async def test_what_is_recorded_wakes_the_work_only_if_there_is_any(storage: Storage) -> None:
     world = World(storage)
     world.watcher._recorded(Accepted(cut=["gone"], tripped=["gone"]))
