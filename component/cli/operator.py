@@ -125,7 +125,7 @@ class ServiceCommand:
         default = schema.get("default")
         if any(kind.get("type") == "boolean" for kind in kinds):
             return click.Option([f"--{name}"], is_flag=True, help=described)
-        if default not in (None, ""):
+        if default not in (None, "", ()):
             described = f"{described}  [default: {default}]"
         choices = [value for kind in kinds for value in kind.get("enum", ()) if value is not None]
         metavar = "N" if any(kind.get("type") == "integer" for kind in kinds) else None

@@ -205,7 +205,9 @@ def test_a_paused_service_starts_new_work_for_admins_only(
     desk: Desk, caller: SlixClient, other: SlixClient
 ) -> None:
     running = begin(caller, desk.assistant, "slow", "mode='async'", run="paused")
-    assert Dialogue(other, desk.assistant, "command/pause").status == "completed"
+    pause = Dialogue(other, desk.assistant, "command/pause")
+    pause.submit(reason="an upgrade")
+    assert pause.status == "completed"
     try:
         again = execute("slow", attributes="mode='async'", run="rejected at the moment")
         for asked in (again, execute("conformance.echo", text="x"), execute("wipe", path="x")):

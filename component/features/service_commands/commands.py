@@ -4,7 +4,6 @@ admins.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Annotated
 
 import msgspec
 import structlog
@@ -215,13 +214,13 @@ STATUS = Outline(
 
 
 class PauseParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of pause and resume.
+    """The parameters of pause.
 
     Args:
         reason: Why, for the log.
     """
 
-    reason: Annotated[str, msgspec.Meta(max_length=500)] = ""
+    reason: tuple[str, ...] = ()
 
 
 PAUSE = Outline(
@@ -232,11 +231,7 @@ PAUSE = Outline(
     who="admin",
 )
 RESUME = Outline(
-    name="resume",
-    title="Resume",
-    about="accept new requests again",
-    params=PauseParams,
-    who="admin",
+    name="resume", title="Resume", about="accept new requests again", params=NoParams, who="admin"
 )
 RELOAD = Outline(
     name="reload",
@@ -299,16 +294,17 @@ class AdminCommands:
     async def _pause(self, asking: Asking, params: PauseParams) -> CommandResult:
         if not await self._turn(on=True):
             return CommandResult("The service is already paused.")
-        _log.warning("paused: new requests are rejected", by=_who(asking), reason=params.reason)
+        reason = " ".join(params.reason)
+        _log.warning("paused: new requests are rejected", by=_who(asking), reason=reason)
         return CommandResult(
             "Paused: new requests are rejected, except from admins, on all instances and after a"
             " restart too, until you resume. Running tasks continue."
         )
 
-    async def _resume(self, asking: Asking, params: PauseParams) -> CommandResult:
+    async def _resume(self, asking: Asking, _params: NoParams) -> CommandResult:
         if not await self._turn(on=False):
             return CommandResult("The service is not paused.")
-        _log.info("resumed: requests are accepted", by=_who(asking), reason=params.reason)
+        _log.info("resumed: requests are accepted", by=_who(asking))
         return CommandResult("New requests are accepted again.")
 
     async def _turn(self, *, on: bool) -> bool:

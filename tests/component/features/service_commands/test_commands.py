@@ -6,8 +6,13 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from component.commands import OPERATOR, CommandResult, Commands
-from component.features.service_commands.commands import AdminCommands, ServiceStatus, Vitals
+from component.commands import OPERATOR, CommandResult, Commands, read_words
+from component.features.service_commands.commands import (
+    PAUSE,
+    AdminCommands,
+    ServiceStatus,
+    Vitals,
+)
 from component.kernel.pause_gate import PauseGate
 from component.store import StorageError
 from component.store.outages import Outage
@@ -142,10 +147,14 @@ async def test_the_status_names_an_outage_of_the_database() -> None:
 async def test_pause_and_resume_say_in_the_log_who_and_why() -> None:
     table = commands(PauseGate(), started=NOW)
     with capture_logs() as logs:
-        await run(table, "pause", reason="upgrade")
+        await run(table, "pause", reason="an upgrade")
         await run(table, "pause")
         await run(table, "resume")
-    assert [(line["event"], line["by"], line["reason"]) for line in logs] == [
-        ("paused: new requests are rejected", "operator", "upgrade"),
-        ("resumed: requests are accepted", "operator", ""),
+    assert [(line["event"], line["by"], line.get("reason")) for line in logs] == [
+        ("paused: new requests are rejected", "operator", "an upgrade"),
+        ("resumed: requests are accepted", "operator", None),
     ]
+
+
+def test_the_reason_of_a_pause_takes_all_words() -> None:
+    assert read_words(PAUSE, "an upgrade").reason == ("an", "upgrade")
