@@ -20,13 +20,12 @@ from component.skills.outputs import File, Output
 from component.skills.spec import Annotations
 from tests.component.features.mcp.serving import BOB, Answering, context_of, serving
 from tests.servers.mcp_servers import node_server, python_server
-from tests.servers.node import node_program
 
 pytestmark = pytest.mark.anyio
 
 
 def of_node(name: str, *arguments: str, **settings: Any) -> McpServer:
-    return McpServer(command=(node_program(), node_server(name), *arguments), **settings)
+    return McpServer(command=(node_server(name), *arguments), **settings)
 
 
 def texts(result: Any) -> str:
@@ -146,7 +145,7 @@ class TestEverything:
 def _web() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    command = [node_program(), node_server("everything"), "streamableHttp"]
+    command = [node_server("everything"), "streamableHttp"]
     environment = {**os.environ, "PORT": str(port)}
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
     assert process.stderr is not None
