@@ -49,8 +49,7 @@ install -D -m 644 -t "$files/usr/share/bash-completion/completions" "$work"/manu
 install -D -m 644 -t "$files/usr/share/zsh/vendor-completions" "$work"/manual/zsh/*
 install -D -m 644 LICENSE "$docs/copyright"
 install -D -m 644 -t "$docs" README.md CHANGELOG.md
-mv "$docs/CHANGELOG.md" "$docs/changelog"
-gzip -9n "$docs/changelog"
+gzip -9n "$docs/CHANGELOG.md"
 
 XMPP_AGENT_STORAGE__PATH=/var/lib/xmpp-agent \
   "$bin/xmpp-agent" init --output "$work/agent.toml" --domain agent.example.com >/dev/null 2>&1

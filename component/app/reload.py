@@ -184,6 +184,7 @@ def _with_values(new: Settings, old: Settings, keys: Collection[str]) -> Setting
         else:
             values[section] = before
     mixed = new.model_copy(update=values)
+    mixed._digest = old.digest  # noqa: SLF001 - the service does not use all of the new file
     try:
         for check in type(mixed).checks:
             check(mixed)

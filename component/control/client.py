@@ -45,13 +45,14 @@ class ControlAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 OLDER_SETTINGS = (
-    "The running service has other settings than the configuration file: the file was changed after"
-    " the start, or the service was started with another one. Restart the service to use this file."
+    "The running service has other settings than the configuration file: the file was changed, or"
+    " the service was started with another one. `xmpp-agent reload` applies what can change while the"
+    " service runs, and says what needs a restart."
 )
 
 
 def has_other_settings(answer: ControlAnswer, settings: "Settings") -> bool:
-    """Return whether the service that has answered was started with other files than these settings
+    """Return whether the service that has answered uses other files than these settings
     are read from.
     """
     return bool(answer.settings and settings.digest) and answer.settings != settings.digest

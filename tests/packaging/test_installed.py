@@ -137,9 +137,3 @@ def test_it_is_installed_started_upgraded_and_removed(
     )
     assert left == ""
     assert chroot.run("getent", "passwd", "xmpp-agent").returncode == 2
-
-
-def test_lintian_finds_no_error(older: Path) -> None:
-    """But for what a private environment of Python is about."""
-    allowed = "wrong-path-for-interpreter,unusual-interpreter"
-    check(["lintian", "--fail-on", "error", "--suppress-tags", allowed, older])

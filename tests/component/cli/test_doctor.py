@@ -242,7 +242,7 @@ def test_doctor_does_not_disconnect_a_running_service(
         result = command("doctor", "--json", storage__path=data)
         verdict, text = checks(result)["service"]
         assert verdict == "warning"
-        assert text.endswith("Restart the service to use this file.")
+        assert text.endswith("and says what needs a restart.")
         status = command("status", "--json", storage__path=data)
         assert status.stderr.startswith("note: The running service has other settings")
         assert json.loads(status.stdout)["domain"] == embedded.component_domain

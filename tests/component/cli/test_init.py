@@ -96,6 +96,20 @@ def test_all_settings_are_written_on_request(tmp_path: Path) -> None:
     assert all(f"{key.name} = " in text for table in tables() for key in table.keys)
 
 
+def test_the_environment_names_the_file_and_the_data_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the Debian package does."""
+    monkeypatch.setenv("XMPP_AGENT_CONFIG", str(tmp_path / "etc" / "agent.toml"))
+    monkeypatch.setenv("XMPP_AGENT_STORAGE__PATH", "/var/lib/xmpp-agent")
+    assert run(*DOMAIN).exit_code == ExitCode.OK
+    written = load(tmp_path / "etc" / "agent.toml", {})
+    assert written.storage.path == Path("/var/lib/xmpp-agent")
+    # A directory on the command line comes first.
+    assert run(tmp_path / "other", *DOMAIN).exit_code == ExitCode.OK
+    assert (tmp_path / "other" / "agent.toml").exists()
+
+
 labels = st.from_regex(r"[a-zäöü0-9]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)
 
 
