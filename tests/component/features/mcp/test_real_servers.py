@@ -20,8 +20,14 @@ from component.skills.outputs import File, Output
 from component.skills.spec import Annotations
 from tests.component.features.mcp.serving import BOB, Answering, context_of, serving
 from tests.servers.mcp_servers import node_server, python_server
+from tests.servers.node import node_environment
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def _programs_find_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", node_environment()["PATH"])
 
 
 def of_node(name: str, *arguments: str, **settings: Any) -> McpServer:
