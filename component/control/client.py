@@ -46,8 +46,8 @@ class ControlAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 OLDER_SETTINGS = (
     "The running service has other settings than the configuration file: the file was changed, or"
-    " the service was started with another one. `xmpp-agent reload` applies what can change while the"
-    " service runs, and says what needs a restart."
+    " the service was started with another one. `xmpp-agent reload` applies what can change while"
+    " it runs, and says what needs a restart."
 )
 
 
