@@ -3,10 +3,10 @@
 # make test    every check: format, lint, types, imports between packages, words, tests;
 #              make test T=tests/component/tasks runs only the tests there
 # make check   the checks without the tests
-# make bench   the benchmarks, each with a peer for comparison; they write docs/benchmarks.md
+# make bench   the benchmarks, each with a peer for comparison; they write docs/reference/benchmarks.md
 #              make bench ONLY=counts runs one of them
 # make docs    as HTML: docs/specification.html, docs/conformance-report.html (a run on Prosody)
-# make pictures  the pictures in docs/people.md: people and an agent in four clients
+# make pictures  the pictures of the documentation: people and an agent in four clients
 # make thorough  the long campaigns: the fuzzer, more generated stanzas, every split of every stream,
 #              1,000 random points at which instances and their database fail, 10,000 calls of
 #              workers that are killed at random, the mutants, every test on everything
@@ -116,7 +116,7 @@ servers: $(STAMP)
 	$(BIN)/python -m tests.component.sandbox.guests
 
 reference: $(STAMP)
-	$(BIN)/python -m component.cli.reference > docs/configuration.md
+	$(BIN)/python -m component.cli.reference > docs/reference/configuration.md
 
 docs: $(STAMP) servers
 	$(BIN)/python docs/specification.py

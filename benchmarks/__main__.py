@@ -1,8 +1,8 @@
 """`python -m benchmarks`: runs all benchmarks, or the named ones.
 
 The table of each is printed when it is measured, and its rows replace those of the last time in
-`results.json`, from which docs/benchmarks.md is made. Logs go to a file, which is named if one
-fails.
+`results.json`, from which docs/reference/benchmarks.md is made. Logs go to a file, which is named
+if one fails.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ The table is `counts.json` beside this file: this benchmark writes it, and
 
     python -m benchmarks.counts
 
-writes the table and docs/benchmarks.md without counting the last two again.
+writes the table and docs/reference/benchmarks.md without counting the last two again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/benchmarks.md, made from the rows of the last measurement of each benchmark.
+"""docs/reference/benchmarks.md, made from the rows of the last measurement of each benchmark.
 
     python -m benchmarks.page
 
@@ -20,7 +20,7 @@ from benchmarks import counts
 from benchmarks.report import Line
 
 RESULTS = Path(__file__).with_name("results.json")
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "benchmarks.md"
 
 Row = dict[str, Any]
 
@@ -30,7 +30,7 @@ _HEAD = """\
 `make bench` measures the service beside comparable projects, and writes this page and
 `benchmarks/results.json`; `make bench ONLY=turn` runs one benchmark. Absolute figures belong to one
 machine at one time, and a busy machine blurs the ratios, too: compare ratios, and look at the date.
-No test asserts a time. [design/measurements.md](design/measurements.md) says what was learned.
+No test asserts a time. [measurements.md](../explanation/measurements.md) says what was learned.
 """
 _COUNTS = """\
 ## Counts
@@ -71,8 +71,8 @@ stored, it is the service itself with fewer tasks.
 Two calls of a model that answers at once, and one of a tool. The peers do the same without durable
 messages, history, memories, budgets, policy and audit log.
 """,
-    "Recalling": "[design/recall.md](design/recall.md) describes the questions and the ranking.\n",
-    "Prompt injections": "See [safety.md](safety.md).\n",
+    "Recalling": "[recall.md](../explanation/recall.md) describes the questions and the ranking.\n",
+    "Prompt injections": "See [attacks.md](../explanation/attacks.md).\n",
 }
 
 

@@ -3,7 +3,7 @@ counts.
 
 `python -m benchmarks.stream_expat` prints stanzas per second of CPU time. `pytest -p
 benchmarks.stream_expat tests/xep/stream` runs the tests of the stream parser with the peer in its
-place: failures show what the peer cannot do. The conclusion is in docs/design/stream-parser.md.
+place: failures show what the peer cannot do. docs/explanation/stream-parser.md has the conclusion.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ ROLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "shy": (),
     }
 )
-"""The roles that checks call, each with its parameters; docs/conformance.md says what they do."""
+"""The roles that checks call, each with its parameters (docs/how-to/conformance.md)."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ def shout(text: str) -> str:
 ```
 
 Everything else of the distribution may change from one release to the next. `xmpp_agent.testing` is
-for the tests of skills. The guide is docs/skills.md.
+for the tests of skills. The guide is docs/how-to/write-skills.md.
 """
 
 from component.skills import (

@@ -172,7 +172,10 @@ async def check_sandbox() -> Check:
     if not missing:
         text = f"confined processes are bounded in all {len(report.guarantees)} respects"
         return Check("confinement", "ok", text)
-    text = f"not guaranteed for confined processes on this system: {missing} (docs/sandbox.md)"
+    text = (
+        f"not guaranteed for confined processes on this system: {missing}"
+        " (docs/explanation/sandbox.md)"
+    )
     return Check("confinement", "warning", text)
 
 

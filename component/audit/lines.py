@@ -1,9 +1,9 @@
 """The format of the audit log: one line per event, each with the hash of the previous one.
 
-For those who verify it with their own program (docs/audit.md has one): a line is a JSON object
-whose last member is `hash`. Its value is the SHA-256 of the line's bytes without this member and
-its comma. `prev` is the hash of the previous line, or 64 zeros in the first line; `seq` counts from
-1. The JSON need not be canonical, because the hash covers its exact bytes.
+For those who verify it with their own program (docs/reference/audit.md has one): a line is a JSON
+object whose last member is `hash`. Its value is the SHA-256 of the line's bytes without this member
+and its comma. `prev` is the hash of the previous line, or 64 zeros in the first line; `seq` counts
+from 1. The JSON need not be canonical, because the hash covers its exact bytes.
 """
 
 import hashlib

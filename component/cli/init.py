@@ -45,7 +45,7 @@ def server_block(server: str, connection: ComponentConnection) -> str:
 
 
 def _prosody(to: ComponentConnection) -> str:
-    # The guide (docs/prosody.md) has the same file.
+    # The guide (docs/how-to/prosody.md) has the same file.
     return f"""\
 -- Prosody: write this to /etc/prosody/conf.d/{to.domain}.cfg.lua, then `systemctl restart prosody`
 component_ports = {{ {to.port} }}
@@ -57,7 +57,7 @@ Component {_quoted(to.domain)}
 
 
 def _ejabberd(to: ComponentConnection) -> str:
-    # The guide (docs/ejabberd.md) has the same entry.
+    # The guide (docs/how-to/ejabberd.md) has the same entry.
     return f"""\
 # ejabberd: add this to the list under `listen:` in /etc/ejabberd/ejabberd.yml, then
 # `ejabberdctl reload_config`

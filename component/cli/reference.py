@@ -1,7 +1,7 @@
 """The descriptions of settings as files: agent.toml, and the reference page of the configuration.
 
-`python -m component.cli.reference` prints the page. docs/configuration.md is its output; a test
-compares the two.
+`python -m component.cli.reference` prints the page. Its output is docs/reference/configuration.md;
+a test compares the two.
 """
 
 import sys
@@ -16,8 +16,8 @@ from component.config.model import LATER
 _TOP = """\
 # Configuration
 
-<!-- Made by `python -m component.cli.reference > docs/configuration.md`; edit the descriptions in
-     component/config/ instead. -->
+<!-- Made by `python -m component.cli.reference > docs/reference/configuration.md`; edit the
+     descriptions in component/config/ instead. -->
 
 `xmpp-agent init` writes a short `agent.toml`, and with `--full` one with every setting; every
 command that reads it takes `--config FILE` (or `XMPP_AGENT_CONFIG`). A minimal one:

@@ -6,7 +6,7 @@ from typing import Final
 
 _STARTER: Final = Template("""\
 # Configuration of xmpp-agent; a line with "# " before a key is an example.
-# `xmpp-agent init --full` writes every setting, docs/configuration.md explains them.
+# `xmpp-agent init --full` writes every setting, docs/reference/configuration.md explains them.
 
 [server]
 # Where the XMPP server accepts components.

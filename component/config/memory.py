@@ -51,7 +51,7 @@ class Memory(Section):
     home: Literal["agent", "person"] = "agent"
     """Where the PubSub node of a person is. agent: at the address of the agent, with the person as
     its owner. person: in the person's own account (XEP-0163), where the person must allow the agent
-    to publish, or consent to it where the server permits it; see docs/memory.md.
+    to publish, or consent to it where the server permits it; see docs/how-to/memory-nodes.md.
     """
     privileged_domains: tuple[Domain, ...] | None = Field(default=None, examples=[["example.com"]])
     """Domains whose server may let the agent use the memory node in an account on behalf of its

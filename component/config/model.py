@@ -1,8 +1,8 @@
 """All settings. Each section has its own module in this package.
 
 Each key is defined there with its type, its default and, below it, its documentation, the only
-place that explains it: `xmpp-agent init` and the reference page docs/configuration.md are made from
-it. Names that end in `_s` are seconds, names that end in `_bytes` are bytes.
+place that explains it: `xmpp-agent init` and docs/reference/configuration.md are made from it.
+Names that end in `_s` are seconds, names that end in `_bytes` are bytes.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -96,7 +96,7 @@ def _url(value: str) -> str:
 
 
 class RestSkill(Section):
-    """A skill that is one HTTP request. NAME is the name of the skill. See docs/rest.md."""
+    """A skill that is one HTTP request. NAME is the name of the skill. See docs/how-to/rest.md."""
 
     description: str = Field(
         min_length=1, max_length=2000, examples=["Return the current weather at a place."]

@@ -84,7 +84,7 @@ class Traces(Section):
 
 
 class PubSub(Section):
-    """The PubSub nodes of the agents (docs/pubsub.md). Admins may create more of them."""
+    """The PubSub nodes of the agents (docs/reference/pubsub.md). Admins may create more of them."""
 
     ask_presence: bool = False
     """Whether an agent asks a contact that subscribes to it for its presence in return. Then

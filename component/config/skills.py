@@ -74,7 +74,7 @@ class Effects(Section):
 
 class XmppSend(Section):
     """The skill `xmpp_send`, by which an agent writes to others on behalf of a person. See
-    docs/skills-builtin.md.
+    docs/reference/skills-builtin.md.
     """
 
     recipients: tuple[str, ...] = Field(min_length=1, examples=[["*@example.com"]])
@@ -99,7 +99,7 @@ class Conformance(Section):
 
 
 class SkillScheduleEntry(Section):
-    """Enables the schedule that a skill brings. See docs/proactive.md."""
+    """Enables the schedule that a skill brings. See docs/how-to/schedules.md."""
 
     skill: str = Field(min_length=1, examples=["report"])
     """Name of a skill that brings a schedule."""
@@ -134,7 +134,7 @@ class SkillCredential(Section):
 
 class Proposals(Section):
     """Lets people and models propose skills, with the skill `create_skill`. An admin decides about
-    each. See docs/skills.md.
+    each. See docs/how-to/write-skills.md.
     """
 
     enabled: bool = True

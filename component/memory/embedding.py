@@ -1,9 +1,9 @@
 """Vectors of texts: texts with a similar meaning have similar vectors, in any language.
 
 There are two models, each in its own package; the first one that is installed is used.
-docs/design/recall.md compares them. Both run in a child process (`embedding_worker`), which starts
-with the first vector: one is native code that reads untrusted texts, the other takes 150 MB of
-memory and a second of processor time to load.
+docs/explanation/recall.md compares them. Both run in a child process (`embedding_worker`), which
+starts with the first vector: one is native code that reads untrusted texts, the other takes 150 MB
+of memory and a second of processor time to load.
 """
 
 import os

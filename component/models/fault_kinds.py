@@ -25,7 +25,7 @@ Kind: TypeAlias = Literal[
     "unknown_model",
     "unpaid",
 ]
-"""What an error means; docs/models.md describes each kind."""
+"""What an error means; docs/reference/providers.md describes each kind."""
 
 
 def _by_code(codes: Mapping[Kind, str]) -> Mapping[str, Kind]:

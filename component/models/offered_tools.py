@@ -93,7 +93,10 @@ class ToolProfile(msgspec.Struct, frozen=True):
 
 
 def tool_profile_of(target: ModelTarget) -> ToolProfile:
-    """Return what the API of a model takes, as far as that is known; docs/models.md has a table."""
+    """Return what the API of a model takes, as far as that is known.
+
+    docs/reference/providers.md has a table.
+    """
     provider = target.choice.provider
     if _GEMINI.search(target.choice.model) or (
         (urlsplit(target.base_url).hostname or "").endswith(_GOOGLE)

@@ -80,8 +80,8 @@ class Running(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 class RestRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`[skill.request]`: `{name}` in the texts stands for the value of a parameter.
 
-    The keys mean the same as in a section `[rest.NAME]` of the settings (docs/rest.md). Header
-    fields are public; secrets are credentials.
+    The keys mean the same as in a section `[rest.NAME]` of the settings (docs/how-to/rest.md).
+    Header fields are public; secrets are credentials.
     """
 
     url: Annotated[str, Meta(min_length=1, max_length=2000)]

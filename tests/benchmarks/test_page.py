@@ -1,4 +1,4 @@
-"""docs/benchmarks.md is made from the stored results."""
+"""docs/reference/benchmarks.md is made from the stored results."""
 
 from benchmarks import counts, page
 from benchmarks.__main__ import NAMES

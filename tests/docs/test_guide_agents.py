@@ -18,7 +18,8 @@ from tests.servers.chatting import asks, body, heard, reply, say
 from tests.servers.guides import ADDRESS, DOCS, HOST, PORT, block, fill
 from tests.servers.talk import login
 
-GUIDE = DOCS / "agents.md"
+GUIDE = DOCS / "how-to" / "agents.md"
+TURNS = DOCS / "explanation" / "turns.md"
 # What a model would find by itself: which tool it calls before it answers.
 CALLS = {
     "What do I have on Friday?": Calls(("diary_look", {"day": "Friday"})),
@@ -34,7 +35,7 @@ NOT_IN_HELP = {"approve", "deny", "answer"}
 
 def commands_told() -> set[str]:
     """The slash commands in the table of the guide."""
-    table = re.search(r"^\| command \|.*?\n\n", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    table = re.search(r"^\| command \|.*?\n\n", TURNS.read_text(), re.MULTILINE | re.DOTALL)
     assert table is not None
     return set(re.findall(r"`/([a-z-]+)", table[0]))
 
@@ -136,7 +137,7 @@ def test_every_toml_example_of_the_agents_guide_is_loaded(text: str, tmp_path: P
 
 
 def test_the_figures_are_those_of_the_code() -> None:
-    text = " ".join(GUIDE.read_text().split())
+    text = " ".join((GUIDE.read_text() + TURNS.read_text()).split())
     loop = Loop()
     words, ordinals = {3: "three"}, {3: "third"}
     assert f"From the {ordinals[loop.same_call]} call with the same arguments" in text

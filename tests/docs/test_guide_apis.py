@@ -43,7 +43,7 @@ def settings_of(tmp_path: Path, *parts: str) -> Settings:
 
 @pytest.mark.parametrize("number", range(10))
 def test_each_built_in_skill_is_configured_as_the_guide_says(tmp_path: Path, number: int) -> None:
-    found = blocks("skills-builtin.md")
+    found = blocks("reference/skills-builtin.md")
     assert len(found) == 10
     names = set(load_skills(settings_of(tmp_path, found[number])).names())
     new = names - set(load_skills(settings_of(tmp_path)).names())
@@ -54,7 +54,7 @@ def test_each_built_in_skill_is_configured_as_the_guide_says(tmp_path: Path, num
 
 
 def test_apis_are_configured_as_the_guide_says(tmp_path: Path) -> None:
-    weather, ticket, search, shop, effects, pinned = blocks("rest.md")
+    weather, ticket, search, shop, effects, pinned = blocks("how-to/rest.md")
     search = search.replace("[rest.search", "[rest.weather")
     settings = settings_of(tmp_path, weather, search, ticket, shop, effects)
     assert settings[OPENAPI]["shop"].annotations["findPets*"].read_only

@@ -18,7 +18,7 @@ from tests.servers.node import node_modules, node_program
 
 pytestmark = [pytest.mark.servers]
 
-GUIDE = DOCS / "callers.md"
+GUIDE = DOCS / "how-to" / "callers.md"
 EXAMPLES = DOCS.parent / "examples" / "callers"
 PROGRAMS = {"caller.py": EXAMPLES / "python", "caller.js": EXAMPLES / "javascript"}
 LIMIT_S = 120.0

@@ -16,7 +16,7 @@ __all__ = ["site"]  # pytest finds fixtures by their names in here
 
 pytestmark = [pytest.mark.servers]
 
-GUIDE = DOCS / "conformance.md"
+GUIDE = DOCS / "how-to" / "conformance.md"
 WHEELS = Path(sys.prefix) / "wheelhouse"
 LIMIT_S = 300.0
 Shell = Callable[..., str]

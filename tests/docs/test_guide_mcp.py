@@ -6,7 +6,7 @@ from pathlib import Path
 
 from component.features.mcp.settings import McpServer
 
-GUIDE = Path(__file__).parents[2] / "docs" / "mcp.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "mcp.md"
 
 
 def test_every_server_of_the_mcp_guide_is_valid() -> None:

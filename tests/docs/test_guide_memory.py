@@ -16,7 +16,14 @@ from component.personas.packages import LONGEST_TEXT, imported
 from tests.servers.guides import DOCS
 from xep.jid import JID
 
-TEXT = (DOCS / "memory.md").read_text("utf-8")
+TEXT = "\n".join(
+    page.read_text("utf-8")
+    for page in (
+        DOCS / "reference" / "memory.md",
+        DOCS / "how-to" / "memory-nodes.md",
+        DOCS / "how-to" / "personas.md",
+    )
+)
 ALICE = JID.parse("alice@example.com")
 
 

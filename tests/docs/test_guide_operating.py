@@ -18,7 +18,7 @@ from tests.servers.agent_process import PROGRAM, TIMEOUT, AgentProcess, environm
 from tests.servers.chatting import asks
 from tests.servers.guides import DOCS, block
 
-GUIDE = DOCS / "operating.md"
+GUIDE = DOCS / "how-to" / "backup.md"
 SQLITE = f"""#!{sys.executable}
 import sqlite3, sys
 _, path, command = sys.argv

@@ -28,7 +28,7 @@ from tests.servers.guides import DOCS, block
 from tests.servers.talk import condition, execute, output
 from tests.waiting import LIMIT_S
 
-GUIDE = DOCS / "skills.md"
+GUIDE = DOCS / "how-to" / "install-skills.md"
 CONFIG = """
 [server]
 host = "127.0.0.1"

@@ -21,14 +21,17 @@ from xep.data_forms import Form
 from xep.fluux_agent.task import AnswerParams, InputAnswer, Task
 
 pytestmark = pytest.mark.anyio
-GUIDE = DOCS / "skills.md"
+WRITE = DOCS / "how-to" / "write-skills.md"
+DURABLE = DOCS / "how-to" / "durable-skills.md"
+INSTALL = DOCS / "how-to" / "install-skills.md"
+TEXT = "\n".join(page.read_text() for page in (WRITE, DURABLE, INSTALL))
 
 
 @pytest.fixture
 def lunch(tmp_path: Path) -> Skill:
     """The skill of the guide, loaded as the service loads it, with a file of orders beside it."""
     path = tmp_path / "lunch.py"
-    path.write_text(block(GUIDE, "lunch.py"))
+    path.write_text(block(DURABLE, "lunch.py"))
     (found,) = skills_of(load_module(str(path)))
     return found
 
@@ -103,7 +106,7 @@ async def test_the_worked_skill_takes_a_no(
 
 
 def test_every_other_example_is_python_that_declares_skills(tmp_path: Path) -> None:
-    found = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    found = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
     shown = [source for source in found if "xmpp_agent.testing" not in source]
     assert len(shown) >= 2
     for number, source in enumerate(shown):
@@ -117,7 +120,7 @@ async def test_the_survey_starts_waits_sleeps_and_branches(
     tmp_path: Path, open_storage: Open
 ) -> None:
     path = tmp_path / "survey.py"
-    path.write_text(block(GUIDE, "survey.py"))
+    path.write_text(block(DURABLE, "survey.py"))
     skills = skills_of(load_module(str(path)))
     names = [f"source {number}" for number in range(5)]
     async with living(open_storage, *skills) as world:
@@ -129,7 +132,7 @@ async def test_the_survey_starts_waits_sleeps_and_branches(
 
 
 def test_the_manifest_of_the_guide_is_valid() -> None:
-    manifest = read_manifest(block(GUIDE, "skill.toml"))
+    manifest = read_manifest(block(INSTALL, "skill.toml"))
     assert manifest.skill.capabilities.texts == (
         "network:api.example.com:443:https",
         "credential:weather-key",
@@ -137,15 +140,15 @@ def test_the_manifest_of_the_guide_is_valid() -> None:
 
 
 def test_every_key_of_a_manifest_is_in_the_guide() -> None:
-    text = GUIDE.read_text()
+    text = INSTALL.read_text()
     for table in (Running, Capabilities):
         for name in table.__struct_fields__:
             assert name in text, name
 
 
 def test_the_test_of_the_guide_passes(tmp_path: Path) -> None:
-    (tmp_path / "lunch.py").write_text(block(GUIDE, "lunch.py"))
-    (tmp_path / "test_lunch.py").write_text(block(GUIDE, "test_lunch.py"))
+    (tmp_path / "lunch.py").write_text(block(DURABLE, "lunch.py"))
+    (tmp_path / "test_lunch.py").write_text(block(DURABLE, "test_lunch.py"))
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_lunch.py"],
         cwd=tmp_path,
@@ -159,7 +162,7 @@ def test_the_test_of_the_guide_passes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", re.findall(r"^```toml\n(\[skills.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    "text", re.findall(r"^```toml\n(\[skills.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 )
 def test_the_configuration_of_the_guide_is_read(text: str, tmp_path: Path) -> None:
     path = tmp_path / "agent.toml"

@@ -16,7 +16,7 @@ from component.store import Storage
 from tests.component.features.webhooks.world import github_headers, listening
 from tests.servers.guides import DOCS, block
 
-GUIDE = DOCS / "webhooks.md"
+GUIDE = DOCS / "how-to" / "webhooks.md"
 SECRETS = {
     "GITHUB_HOOK_SECRET": "0123456789abcdef0123456789abcdef",
     "DEPLOY_HOOK_SECRET": "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",

@@ -13,7 +13,7 @@ from component.store import Storage
 from tests.component.features.workers.support import serving, workers
 from xep.fluux_agent.execute import Result
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "workers.md").read_text()
+GUIDE = (Path(__file__).parents[2] / "docs" / "how-to" / "workers.md").read_text()
 SERVICE, WORKER, *OTHERS = re.findall(r"^```toml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
 (SKILL,) = re.findall(r"^```python\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
 ADDRESS = "postgresql://agent:${QUEUE_PASSWORD}@db.example.com/queue"

@@ -16,7 +16,7 @@ from xep.binding import decode
 from xep.fluux_agent.confirm import Confirm
 
 ROOT = DOCS.parent
-PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("*.md"), *DOCS.glob("design/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 
 
 def shown(language: str) -> list[tuple[str, str]]:

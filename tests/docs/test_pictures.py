@@ -13,7 +13,7 @@ LARGEST = 150_000  # bytes
 
 
 def test_the_states_of_a_task_are_drawn_as_they_are() -> None:
-    page = (DOCS / "design" / "tasks-and-turns.md").read_text("utf-8")
+    page = (DOCS / "explanation" / "tasks-and-turns.md").read_text("utf-8")
     (picture,) = re.findall(r"^stateDiagram-v2\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     drawn = set(re.findall(r"^ +(\S+) --> ([\w\[\]*-]+)", picture.replace("_", "-"), re.MULTILINE))
     # A change that leaves a task in its state (progress, another question) is no way in a picture.
@@ -54,7 +54,7 @@ def test_what_clients_can_do_is_what_they_send() -> None:
     sent: defaultdict[str, set[str]] = defaultdict(set)
     for shape in shapes():
         sent[shape.client.casefold()].add(shape.of)
-    guide = (DOCS / "people.md").read_text("utf-8")
+    guide = (DOCS / "reference" / "clients.md").read_text("utf-8")
     table = re.search(r"^\| client \|.*?\n\n", guide, re.MULTILINE | re.DOTALL)
     assert table is not None
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table[0].split("\n")[2:-2]]

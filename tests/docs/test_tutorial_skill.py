@@ -14,7 +14,7 @@ from tests.servers.clients import SlixClient
 from tests.servers.guides import DOCS, block
 from tests.servers.talk import condition, execute, output
 
-GUIDE = DOCS / "tutorial-skill.md"
+GUIDE = DOCS / "tutorials" / "first-skill.md"
 COMMANDS = re.findall(r"^```sh\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
 
 
@@ -63,4 +63,4 @@ def test_the_configuration_of_the_tutorial_is_read(tmp_path: Path) -> None:
     path.write_text(
         f'[server]\ncomponent_domain = "agent.example.com"\ncomponent_secret = "x"\n{toml}'
     )
-    assert load(path, {}).skills.directories == (Path("./skills"),)
+    assert load(path, {}).skills.directories == (tmp_path / "skills",)

@@ -53,7 +53,7 @@ def test_the_unit_agrees_with_the_program() -> None:
 
 def test_the_guide_says_what_a_reload_applies() -> None:
     """Sections of which a part is reloaded may be in both columns."""
-    text = (ROOT / "docs" / "operating.md").read_text()
+    text = (ROOT / "docs" / "how-to" / "service.md").read_text()
     rows = text.partition("| used at once |")[2].partition("\n\n")[0].splitlines()[2:]
     at_once, with_restart = ([row.split("|")[column] for row in rows] for column in (1, 2))
     reloaded = {*RELOADED, *chain.from_iterable(reloads_of(name) for name in FEATURES)}

@@ -101,7 +101,7 @@ class Server(ABC):
         self.host = host
         self.hosts = (host, *hosts)
         self.address = address
-        self.guide = guide or guides.DOCS / f"{self.name}.md"
+        self.guide = guide or guides.DOCS / "how-to" / f"{self.name}.md"
         self.s2s_port = s2s_port
         self.component_domain = f"agent.{host}"
         self.secret = "secret of the component"

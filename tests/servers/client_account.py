@@ -12,7 +12,7 @@ HOST = SITE
 ACCOUNT = f"helper@{HOST}"
 FULL = f"{ACCOUNT}/agent"
 PASSWORD = ACCOUNTS["helper"]
-GUIDE = guides.DOCS / "client-mode.md"
+GUIDE = guides.DOCS / "how-to" / "client-mode.md"
 
 
 def client_toml(directory: Path) -> str:

@@ -1,4 +1,4 @@
-"""A real ejabberd for tests: Debian's configuration, with the component of docs/ejabberd.md.
+"""A real ejabberd for tests: Debian's configuration, with the component of docs/how-to/ejabberd.md.
 
 It runs without its init script and as an Erlang node without a name: so there is no port mapper
 (epmd) to leave behind, no cookie to share, and nothing that two runs could collide over.

@@ -23,9 +23,9 @@ Services of a module or a test are on `localhost`."""
 OTHER = "other.test"
 """A host for a second service of a test."""
 GRANTED = "granted.test"
-"""A host of Prosody that lets its component act on behalf of people (docs/memory.md)."""
+"""A host of Prosody that lets its component act on behalf of people (docs/reference/memory.md)."""
 PAIR = "pair.test"
-"""A host of ejabberd whose component has two instances (docs/ejabberd.md)."""
+"""A host of ejabberd whose component has two instances (docs/how-to/ejabberd.md)."""
 SNOWMAN = "\u2603"  # a localpart of the servers' older rules, and none of RFC 7622
 ACCOUNTS = {
     "mallory": "password of mallory",
@@ -88,13 +88,13 @@ def _factory(kind: type[Server], directories: pytest.TempPathFactory) -> Iterato
 @pytest.fixture(scope="session")
 def prosody_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One Prosody for the whole run."""
-    yield from _shared(Prosody, tmp_path_factory, GRANTED, ("memory.md", "privilege"))
+    yield from _shared(Prosody, tmp_path_factory, GRANTED, ("how-to/memory-nodes.md", "privilege"))
 
 
 @pytest.fixture(scope="session")
 def ejabberd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One ejabberd for the whole run."""
-    yield from _shared(Ejabberd, tmp_path_factory, PAIR, ("ejabberd.md", "balancing"))
+    yield from _shared(Ejabberd, tmp_path_factory, PAIR, ("how-to/ejabberd.md", "balancing"))
 
 
 @pytest.fixture(scope="session")

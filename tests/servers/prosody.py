@@ -1,4 +1,4 @@
-"""A real Prosody for tests: Debian's configuration, with the component of docs/prosody.md."""
+"""A real Prosody for tests: Debian's configuration, and the component of docs/how-to/prosody.md."""
 
 import json
 import re

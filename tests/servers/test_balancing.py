@@ -30,9 +30,9 @@ def where() -> str:
     """Where am I?"""
     return Path.cwd().name
 '''
-GUIDE = tomllib.loads(guides.block(guides.DOCS / "ejabberd.md", "component-number"))["server"][
-    "component_number"
-]
+GUIDE = tomllib.loads(guides.block(guides.DOCS / "how-to" / "ejabberd.md", "component-number"))[
+    "server"
+]["component_number"]
 FOR_EVER = 3000.0
 ASKED = 6
 
@@ -141,7 +141,7 @@ def test_one_of_three_instances_serves_all_accounts_until_another_one_is_back(
     make_ejabberd: ServerFactory, tmp_path: Path, postgres_url: str
 ) -> None:
     guide = tmp_path / "ejabberd.md"
-    text = (guides.DOCS / "ejabberd.md").read_text()
+    text = (guides.DOCS / "how-to" / "ejabberd.md").read_text()
     guide.write_text(text.replace("component_number: 2", "component_number: 3"))
     server = make_ejabberd(second="crowd.test", additions=[(str(guide), "balancing")])
     assistant = f"assistant@{server.component_domain}"

@@ -312,7 +312,7 @@ def test_the_agent_toml_of_the_guide_fits_the_server(xmpp_server: Server) -> Non
 @pytest.fixture
 def guide(tmp_path: Path) -> Path:
     copy = tmp_path / "guide.md"
-    shutil.copy(guides.DOCS / "prosody.md", copy)
+    shutil.copy(guides.DOCS / "how-to" / "prosody.md", copy)
     return copy
 
 

@@ -52,7 +52,7 @@ class Account:
         return self.client.run(call)
 
     def allow(self, agent: str) -> None:
-        """What docs/memory.md says: make the node, and let the agent publish."""
+        """What docs/reference/memory.md says: make the node, and let the agent publish."""
         form = self.client.xmpp.plugin["xep_0004"].make_form("submit")
         form.add_field(var="FORM_TYPE", ftype="hidden", value=CONFIG)
         for name, value in (

@@ -27,7 +27,7 @@ from xep.commands import NAMESPACE as COMMANDS
 
 pytestmark = [pytest.mark.servers]
 
-# Errors: every condition of docs/callers.md that a client can provoke.
+# Errors: every condition of docs/how-to/callers.md that a client can provoke.
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-"""A result that does not fit into a stanza is uploaded to the server, as docs/prosody.md and
-docs/ejabberd.md say.
+"""A result that does not fit into a stanza is uploaded to the server, as docs/how-to/prosody.md and
+docs/how-to/ejabberd.md say.
 """
 
 import re
@@ -67,7 +67,7 @@ class UploadsOnEjabberd(Ejabberd):
             ("## /upload:", "/upload:"),
         )
         text = super()._main(pem, components + listener)
-        added = self._added("ejabberd.md", "uploads").replace("5443", str(self.http_port))
+        added = self._added("how-to/ejabberd.md", "uploads").replace("5443", str(self.http_port))
         for section in re.findall(r"^\w+:\n(?: .*\n)+", added, re.MULTILINE):
             name = section.partition("\n")[0]
             text = shipped.change(text, (f"\n{name}\n", f"\n{section}"))
@@ -77,7 +77,7 @@ class UploadsOnEjabberd(Ejabberd):
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
     directory = tmp_path_factory.mktemp("uploads")
-    server = WithUploads(directory / "prosody", additions=[("prosody.md", "uploads")])
+    server = WithUploads(directory / "prosody", additions=[("how-to/prosody.md", "uploads")])
     lease = PortLease(server.address)
     server.http_port = lease.port
     own = directory / "agent"

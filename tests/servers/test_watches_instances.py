@@ -87,9 +87,9 @@ def test_on_prosody_the_one_that_stands_by_takes_over(
 def test_on_ejabberd_both_are_connected(
     make_ejabberd: ServerFactory, tmp_path: Path, postgres_url: str
 ) -> None:
-    text = (guides.DOCS / "ejabberd.md").read_text()
-    component = guides.block(guides.DOCS / "ejabberd.md", "component")
-    balancing = guides.block(guides.DOCS / "ejabberd.md", "balancing")
+    text = (guides.DOCS / "how-to" / "ejabberd.md").read_text()
+    component = guides.block(guides.DOCS / "how-to" / "ejabberd.md", "component")
+    balancing = guides.block(guides.DOCS / "how-to" / "ejabberd.md", "balancing")
     guide = tmp_path / "ejabberd.md"
     guide.write_text(text.replace(component, component + balancing))
     server = make_ejabberd(guide=guide, unlimited=UNLIMITED)

@@ -33,7 +33,7 @@ def _prefix(value: str | None) -> str | None:
 
 class OpenApi(Section):
     """The operations of an API that a document in OpenAPI 3 describes, as skills named
-    `NAME.operation`. See docs/rest.md.
+    `NAME.operation`. See docs/how-to/rest.md.
     """
 
     document: FilePath | None = Field(default=None, examples=["/etc/xmpp-agent/petstore.json"])

@@ -70,7 +70,7 @@ Origins = Annotated[tuple[str, ...], AfterValidator(_origins)]
 
 class UrlFetch(Section):
     """The skill `url_fetch`, which reads web pages. It needs the `documents` extra. See
-    docs/skills-builtin.md.
+    docs/reference/skills-builtin.md.
     """
 
     enabled: bool = True
@@ -94,7 +94,7 @@ class UrlFetch(Section):
 
 
 class WebSearch(Section):
-    """The skill `web_search`. See docs/skills-builtin.md."""
+    """The skill `web_search`. See docs/reference/skills-builtin.md."""
 
     provider: Literal["tavily", "perplexity", "searxng"] = Field(examples=["searxng"])
     """Search service."""
@@ -127,7 +127,7 @@ class WebSearch(Section):
 
 class HttpWebhook(Section):
     """A URL to which the skill `http_webhook` sends events. NAME is the target that callers name.
-    See docs/skills-builtin.md.
+    See docs/reference/skills-builtin.md.
     """
 
     url: SecretStr = Field(examples=["https://hooks.example.com/agents"])
@@ -166,7 +166,7 @@ class HttpWebhook(Section):
 
 class Files(Section):
     """The skills `file_list`, `file_read`, `file_write` and `file_delete`, for files that agents
-    keep. See docs/skills-builtin.md.
+    keep. See docs/reference/skills-builtin.md.
     """
 
     enabled: bool = True
@@ -185,7 +185,7 @@ class Files(Section):
 
 class EmailSend(Section):
     """The skill `email_send`, by which an agent sends email through an SMTP server on behalf of a
-    person. See docs/skills-builtin.md.
+    person. See docs/reference/skills-builtin.md.
     """
 
     host: Annotated[str, AfterValidator(without_brackets)] = Field(
@@ -226,7 +226,7 @@ class EmailSend(Section):
 
 class GitHub(Section):
     """The skills `github_issues`, `github_issue_create`, `github_comment` and
-    `github_pull_requests`. See docs/skills-builtin.md.
+    `github_pull_requests`. See docs/reference/skills-builtin.md.
     """
 
     token: SecretStr = Field(examples=["${GITHUB_TOKEN}"])

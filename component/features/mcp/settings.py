@@ -82,7 +82,7 @@ class McpOAuth(Section):
 
 class McpServer(Section):
     """An MCP server (https://modelcontextprotocol.io). Its tools are offered as skills named
-    `NAME.tool`. It needs the `mcp` extra. See docs/mcp.md.
+    `NAME.tool`. It needs the `mcp` extra. See docs/how-to/mcp.md.
     """
 
     command: Annotated[tuple[str, ...], AfterValidator(_command)] = Field(

@@ -290,7 +290,8 @@ class AccountNodes:
             self._unsuitable.add(domain)
             raise StoreUnavailableError(
                 f"{domain} runs {software}, where people cannot correct what an agent has published"
-                " in an account. Memories of these accounts stay in the files (docs/memory.md)."
+                " in an account. Memories of these accounts stay in the files"
+                " (docs/how-to/memory-nodes.md)."
             )
         self._checked.add(domain)
 
@@ -316,7 +317,7 @@ class AccountNodes:
         if error.condition in _NOT_ALLOWED and not place.shares:
             return StoreUnavailableError(
                 f"{whose.who} has not allowed {place.requester} to publish at {NAMESPACE}, or the"
-                " node is not a whitelist with room for all items (docs/memory.md):"
+                " node is not a whitelist with room for all items (docs/how-to/memory-nodes.md):"
                 f" {error}"
             )
         return StoreUnavailableError(f"{place.service} refuses: {error}")
@@ -477,7 +478,7 @@ def _granted(domain: str, granted: bool) -> str:
         return f"{domain} lets the agent act on behalf of people"
     return (
         f"{_IMPOSSIBLE}, because {domain} does not let the agent act on behalf of people (XEP-0356;"
-        " mod_privilege of Prosody, see docs/memory.md)"
+        " mod_privilege of Prosody, see docs/how-to/memory-nodes.md)"
     )
 
 

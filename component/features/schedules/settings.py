@@ -35,7 +35,7 @@ class _Timing(Section):
 
 
 class ScheduleEntry(WorkEntry, _Timing):
-    """A schedule: work that starts at certain times. See docs/proactive.md."""
+    """A schedule: work that starts at certain times. See docs/how-to/schedules.md."""
 
     missed: Literal["skip", "once", "all"] = "once"
     """How to handle firings that were missed while the service was stopped: skip drops them, once

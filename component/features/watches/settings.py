@@ -67,7 +67,9 @@ Service = Annotated[str, AfterValidator(_service)]
 
 
 class WatchLimits(Section):
-    """The limits of all watches, and of those that people add in chat. See docs/watches.md."""
+    """The limits of all watches, and of those that people add in chat. See
+    docs/how-to/watches.md.
+    """
 
     per_person: Annotated[int, Field(ge=0)] = 20
     """Maximum number of watches of one person. Those in `[[watch]]` do not count."""

@@ -43,7 +43,7 @@ _DATABASE: Final = (
 
 class WorkersEntry(Section):
     """A queue of workers: processes on other machines (`xmpp-agent worker`) that run skills. Their
-    skills are offered like all others. It needs the `workers` extra. See docs/workers.md.
+    skills are offered like all others. It needs the `workers` extra. See docs/how-to/workers.md.
     """
 
     database: Database = Field(examples=["${QUEUE_DATABASE}"], description=_DATABASE)
@@ -72,7 +72,7 @@ class WorkersEntry(Section):
 class Worker(Section):
     """The worker that `xmpp-agent worker` runs: a process that runs the skills of `[skills]` for
     services whose `[[workers]]` names the same queue. It needs the `workers` extra. See
-    docs/workers.md.
+    docs/how-to/workers.md.
     """
 
     database: Database = Field(examples=["${QUEUE_DATABASE}"], description=_DATABASE)

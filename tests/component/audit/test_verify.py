@@ -45,8 +45,8 @@ def written(directory: Path) -> list[tuple[Path, list[bytes]]]:
 
 
 def independent(directory: Path, head: ChainLink | None = None) -> bool:
-    """The program that docs/audit.md shows: it uses nothing of this project."""
-    page = (Path(__file__).parents[3] / "docs" / "audit.md").read_text()
+    """The program that docs/reference/audit.md shows: it uses nothing of this project."""
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "audit.md").read_text()
     program = page.partition("```python\n")[2].partition("```")[0]
     given = [str(directory), *([] if head is None else [f"{head.seq}:{head.hash}"])]
     return subprocess.run([sys.executable, "-c", program, *given], check=False).returncode == 0

@@ -234,13 +234,13 @@ def test_each_server_has_its_block_and_its_port(tmp_path: Path, server: str) -> 
 
 @pytest.mark.parametrize("server", guides.PORTS)
 def test_the_server_s_guide_and_the_command_have_the_same_setup(server: str) -> None:
-    guide = guides.block(guides.DOCS / f"{server}.md", "component")
+    guide = guides.block(guides.DOCS / "how-to" / f"{server}.md", "component")
     port = DEFAULT_PORTS[server]
     near = ComponentConnection("agent.example.com", "change-me", "localhost", port)
     block = server_block(server, near).splitlines(keepends=True)
     comment = "--" if server == "prosody" else "#"
     assert "".join(line for line in block if not line.startswith(comment)) == guide
-    written = guides.block(guides.DOCS / f"{server}.md", "agent.toml")
+    written = guides.block(guides.DOCS / "how-to" / f"{server}.md", "agent.toml")
     assert tomllib.loads(written)["server"]["port"] == port
 
 
@@ -248,7 +248,7 @@ def test_the_file_of_prosody_is_named_in_guide_and_command() -> None:
     near = ComponentConnection("agent.example.com", "s", "localhost", 5347)
     path = "/etc/prosody/conf.d/agent.example.com.cfg.lua"
     assert path in server_block("prosody", near)
-    assert path in (guides.DOCS / "prosody.md").read_text()
+    assert path in (guides.DOCS / "how-to" / "prosody.md").read_text()
 
 
 def test_a_server_on_another_machine_listens_for_it() -> None:
@@ -296,7 +296,7 @@ def test_the_file_and_the_page_name_every_key() -> None:
 
 
 def test_the_committed_page_is_the_generated_one() -> None:
-    committed = Path(__file__).parents[3] / "docs" / "configuration.md"
+    committed = Path(__file__).parents[3] / "docs" / "reference" / "configuration.md"
     assert committed.read_text(encoding="utf-8") == page(), (
-        "run `python -m component.cli.reference > docs/configuration.md`"
+        "run `python -m component.cli.reference > docs/reference/configuration.md`"
     )

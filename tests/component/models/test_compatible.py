@@ -1,5 +1,5 @@
 """What servers that are compatible with chat completions do differently: each test is a row of the
-table in docs/agents.md, against a scripted server on a socket.
+table in docs/how-to/agents.md, against a scripted server on a socket.
 """
 
 import json

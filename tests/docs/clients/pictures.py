@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/people.md: people and an agent in real clients, on a real server.
+"""Takes the pictures of the documentation: people and an agent in real clients, on a real server.
 
     make pictures                                     # all
     python -m tests.docs.clients.pictures converse    # those of one client

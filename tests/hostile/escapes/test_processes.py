@@ -27,7 +27,7 @@ MODES = (
 )
 """The gate has one of each kind, and all that fail without a word in one call."""
 NEEDS_NAMESPACES = {"many_files"}
-"""What only a kernel with mount namespaces stops; `docs/sandbox.md` says so."""
+"""What only a kernel with mount namespaces stops; `docs/explanation/sandbox.md` says so."""
 
 
 pytestmark = pytest.mark.servers

@@ -97,7 +97,7 @@ class WorkerHost(PartialHost):
         """Return the error for what only the service does."""
         return UsageError(
             f"The skill {self._skill.name} uses context.{method}, which is not possible on a"
-            " worker: only the service starts tasks (docs/workers.md)."
+            " worker: only the service starts tasks (docs/how-to/workers.md)."
         )
 
     async def _do_progress(self, report: ReportProgress) -> None:

@@ -41,7 +41,7 @@ __all__ = ["machine"]  # a fixture
 pytestmark = pytest.mark.anyio
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-LATE = timedelta(minutes=5)  # as docs/proactive.md says
+LATE = timedelta(minutes=5)  # as docs/how-to/schedules.md says
 ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe")
 
 
