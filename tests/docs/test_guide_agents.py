@@ -20,6 +20,7 @@ from tests.servers.talk import login
 
 GUIDE = DOCS / "how-to" / "agents.md"
 TURNS = DOCS / "explanation" / "turns.md"
+COMMANDS = DOCS / "reference" / "chat-commands.md"
 # What a model would find by itself: which tool it calls before it answers.
 CALLS = {
     "What do I have on Friday?": Calls(("diary_look", {"day": "Friday"})),
@@ -35,7 +36,7 @@ NOT_IN_HELP = {"approve", "deny", "answer"}
 
 def commands_told() -> set[str]:
     """The slash commands in the table of the guide."""
-    table = re.search(r"^\| command \|.*?\n\n", TURNS.read_text(), re.MULTILINE | re.DOTALL)
+    table = re.search(r"^\| command \|.*?\n\n", COMMANDS.read_text(), re.MULTILINE | re.DOTALL)
     assert table is not None
     return set(re.findall(r"`/([a-z-]+)", table[0]))
 
