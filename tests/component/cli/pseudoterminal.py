@@ -16,7 +16,8 @@ from tests.servers.watchdog import Watchdog
 LIMIT_S = 120.0
 INTERRUPT, END_OF_INPUT = "\x03", "\x04"
 _CONTROLLED = """
-import fcntl, os, sys, termios
+import fcntl, os, signal, sys, termios
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell ignores it for what runs in the background
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.argv[1], sys.argv[1:])
 """
