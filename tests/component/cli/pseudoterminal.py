@@ -2,6 +2,7 @@
 
 import os
 import pty
+import select
 import subprocess
 import sys
 import termios
@@ -62,7 +63,11 @@ class PseudoTerminal:
         deadline = time.monotonic() + LIMIT_S
         while text not in self._unread:
             assert time.monotonic() < deadline, f"no {text!r} in {self.shown!r}"
-            self._read()
+            has_ended = self._process.poll() is not None
+            if select.select([self._ours], [], [], 0.5)[0]:
+                self._read()
+            else:
+                assert not has_ended, f"no {text!r} before the end: {self.shown!r}"
         self._unread = self._unread.partition(text)[2]
 
     def types(self, text: str | bytes, after: str) -> None:

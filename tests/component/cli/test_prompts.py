@@ -33,7 +33,7 @@ async def lunch(day: str, context: Context) -> str:
     return f"{day}: {choice.portions} {choice.dish} {choice.extras}"
 '''
 CALL = ("skills", "call", "menu.py:lunch", "day=Monday")
-INIT = ("init", "made")
+INIT = ("init", "--output", "made/agent.toml")
 KILL = ("agents", "kill", "researcher")
 WHERE = {
     "a skill's question": (CALL, "dish (one of soup, salad): "),
