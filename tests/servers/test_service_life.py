@@ -56,24 +56,20 @@ def test_subscriptions_outlive_the_process(xmpp_server: Server, make_agent: Make
     assistant = f"assistant@{domain}"
     agent = make_agent(xmpp_server).connected()
     with login(xmpp_server) as juliet, login(xmpp_server, "romeo") as romeo:
-        for address in (domain, assistant):
-            subscribe(juliet, address)
+        subscribe(juliet, domain)
         subscribe(romeo, assistant)
 
         assert agent.stop() == 0
-        for address in (domain, assistant):
-            juliet.presences.take(from_(address, "unavailable"))
+        juliet.presences.take(from_(domain, "unavailable"))
         romeo.presences.take(from_(assistant, "unavailable"))
 
         agent.start().connected()
-        for address in (domain, assistant):
-            assert juliet.presences.take(from_(address)).find(CAPS) is not None
+        assert juliet.presences.take(from_(domain)).find(CAPS) is not None
         romeo.presences.take(from_(assistant))
 
         # What juliet gave up is given up for good, by a process that then has no time to say more.
-        for address in (domain, assistant):
-            juliet.send_raw(f"<presence to='{address}' type='unsubscribe'/>")
-            juliet.presences.take(from_(address, "unavailable"))
+        juliet.send_raw(f"<presence to='{domain}' type='unsubscribe'/>")
+        juliet.presences.take(from_(domain, "unavailable"))
         # A server that asks for presence at the same time has it twice.
         assert juliet.iq(domain, PING).get("type") == "result"
         before = len(juliet.presences.all())
@@ -84,7 +80,7 @@ def test_subscriptions_outlive_the_process(xmpp_server: Server, make_agent: Make
         assert juliet.iq(domain, PING).get("type") == "result"
         since = juliet.presences.all()[before:]
         available = [p.get("from", "") for p in since if p.get("type") is None]
-        assert [address for address in available if address.endswith(domain)] == []
+        assert [address for address in available if domain in address] == []
         romeo.send_raw(f"<presence to='{assistant}' type='unsubscribe'/>")
         romeo.presences.take(from_(assistant, "unavailable"))
 
