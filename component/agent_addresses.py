@@ -3,12 +3,8 @@ name at the domain (``assistant@agent.example.com``). They are one agent to peop
 conversation, tasks and questions.
 """
 
-from typing import Final
-
+from component import DEFAULT_AGENT
 from xep.jid import JID
-
-DEFAULT_AGENT: Final = "assistant"
-"""The name of the agent that every service has."""
 
 
 def both_addresses(address: JID) -> tuple[JID, JID]:

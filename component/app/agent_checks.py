@@ -4,10 +4,9 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-from component import system
+from component import DEFAULT_AGENT, system
 from component.config import Settings
 from component.config.memory import MemoryScope
-from component.config.model import DEFAULT_AGENT
 from component.features.memory_nodes.items import Cipher, KeyRefusedError
 from component.kernel.check import Check
 from component.kernel.memory import location_hint

@@ -234,11 +234,11 @@ async def _commands(
     recorder: "Recorder",
     installed: "Sequence[AnyCommand]",
 ) -> "Commands":
+    from component import DEFAULT_AGENT  # noqa: PLC0415
     from component.agent.registry import Agents  # noqa: PLC0415
     from component.app.features import make_features  # noqa: PLC0415
     from component.budget.book import BudgetBook  # noqa: PLC0415
     from component.commands import Commands, recorded  # noqa: PLC0415
-    from component.config.model import DEFAULT_AGENT  # noqa: PLC0415
     from component.features.agents_admin.commands import AgentCommands, SpendingCommands  # noqa: PLC0415
     from component.features.service_commands.commands import AdminCommands  # noqa: PLC0415
     from component.kernel.options import (  # noqa: PLC0415

@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from component import agent_addresses
+from component import DEFAULT_AGENT
 from component.config.agents import AgentEntry, Budgets, Loop, Personas
 from component.config.kinds import EMPTY, Domains, Later, OnUse, different_names, refusal
 from component.config.limits import RequestLimits, Tasks
@@ -31,11 +31,6 @@ from component.config.server import Server
 from component.config.service import Audit, Log, PubSub, Storage, Traces, Uploads
 from component.config.skills import Conformance, Skills, XmppSend
 from component.config.work import Notifications
-
-DEFAULT_AGENT = agent_addresses.DEFAULT_AGENT
-"""The name of the agent that every service has. It answers for a component's domain, and is the
-agent of a client's account.
-"""
 
 NO_SERVER = Server.model_construct(
     component_domain="worker.invalid", component_secret=SecretStr("none")

@@ -11,6 +11,7 @@ import anyio
 import structlog
 from anyio.abc import TaskStatus
 
+from component import DEFAULT_AGENT
 from component.agent.children import Children
 from component.agent.conversations import ConversationPorts, Conversations
 from component.agent.engine import Engine, EngineLimits
@@ -21,7 +22,6 @@ from component.agent.untrusted_text import load_scanner
 from component.budget.book import BudgetBook
 from component.budget.protocol import Spender, TurnBudget
 from component.config import Settings
-from component.config.model import DEFAULT_AGENT
 from component.conversations.facts import Facts
 from component.kernel.agent_profiles import AgentProfiles
 from component.kernel.contacts import ContactSubsystem

@@ -6,8 +6,8 @@ from typing import Final, Literal
 
 import anyio
 
-from component import system
-from component.agent_addresses import DEFAULT_AGENT, both_addresses
+from component import DEFAULT_AGENT, system
+from component.agent_addresses import both_addresses
 from component.caches import LRUCache
 from component.commands import Asking
 from component.kernel.environment import Environment

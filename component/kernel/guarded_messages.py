@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import anyio
 
+from component import DEFAULT_AGENT
 from component.agent_addresses import both_addresses
-from component.config.model import DEFAULT_AGENT
 from component.config.skills import XmppSend
 from component.kernel.contacts import ContactSubsystem
 from component.kernel.environment import Environment

@@ -3,12 +3,11 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from component import VERSION
+from component import DEFAULT_AGENT, VERSION
 from component.budget.protocol import BudgetLimits
 from component.config import Settings
 from component.config.agents import AgentEntry
 from component.config.llm import ModelChoice
-from component.config.model import DEFAULT_AGENT
 from component.kernel.disco import Facts
 from component.link.router.addresses import AccountAddresses, Addresses, ComponentAddresses
 from component.link.router.router import RouterOptions

@@ -8,8 +8,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from component import DEFAULT_AGENT
 from component.config import Settings
-from component.config.model import DEFAULT_AGENT
 from component.kernel.avatars import (
     MEDIA_TYPE,
     MOST_BYTES,

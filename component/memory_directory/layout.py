@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
+from component import DEFAULT_AGENT
 from component.audit.protocol import AuditEvent
-from component.config.model import DEFAULT_AGENT
 from xep.jid import JID
 
 AGENTS = "_agents"

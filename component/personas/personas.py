@@ -12,9 +12,8 @@ from pathlib import Path
 
 import structlog
 
-from component import system
+from component import DEFAULT_AGENT, system
 from component.config import agents as settings
-from component.config.model import DEFAULT_AGENT
 from component.memory_directory import files
 from component.memory_directory.files import KeyLocks, MemoryStoreError
 from component.memory_directory.layout import Layout, SessionKey

@@ -1,6 +1,6 @@
 """The commands of admins about agents: states, spending, and instructions to them."""
 
-from component.config.model import DEFAULT_AGENT
+from component import DEFAULT_AGENT
 from component.features.agents_admin.commands import AgentCommands, SpendingCommands, TellCommands
 from component.features.feature import Feature, Opened
 from component.kernel.kernel import Kernel

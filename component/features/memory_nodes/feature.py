@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from component.config.model import DEFAULT_AGENT
+from component import DEFAULT_AGENT
 from component.features.feature import Feature, FeatureError, Opened
 from component.features.memory_nodes.account_nodes import AccountMemories
 from component.features.memory_nodes.agent_nodes import AgentNodes

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from component import DEFAULT_AGENT
 from component.commands import (
     SEVERAL_LINES,
     AnyCommand,
@@ -15,7 +16,6 @@ from component.commands import (
     Outline,
     conversation_of,
 )
-from component.config.model import DEFAULT_AGENT
 from component.kernel.persona_dialogue import PersonaDialogue, changed_persona
 from component.memory_directory.layout import SessionKey
 from component.personas.own_personas import OwnPersonas

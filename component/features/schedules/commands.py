@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from component import system
+from component import DEFAULT_AGENT, system
 from component.commands import (
     SEVERAL_LINES,
     AnyCommand,
@@ -18,7 +18,6 @@ from component.commands import (
     person_of,
     split_words,
 )
-from component.config.model import DEFAULT_AGENT
 from component.features.schedules.node import row_of
 from component.features.schedules.rows import Origin, Schedule, Wish
 from component.features.schedules.schedules import ScheduleError, Schedules, sentence_of

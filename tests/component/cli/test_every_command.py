@@ -34,6 +34,8 @@ NOT_HERE: Mapping[str, str] = {
     "demo": "has a service of its own",
     "skills new": "needs no configuration",
     "skills test": "needs no configuration",
+    "upgrade": "has tests of its own, with databases of two releases",
+    "rollback": "likewise",
 }
 STATES: Final = ("running", "paused", "stopped")
 NEEDS_SERVICE = "The service is not running on data, and this command needs it."
@@ -102,6 +104,8 @@ CASES: Mapping[str, Case] = {
     "doctor": Case(fails="1 check failed.", json="lines"),
     "resume": Case(),
     "pause": Case(),
+    "reload": Case(fails=ONLINE, json=""),
+    "health": Case(fails=ONLINE, json=""),
 }
 
 

@@ -88,8 +88,8 @@ async def test_an_agent_with_two_addresses_is_one_contact(
         assert world.contacts.told == []
         assert await sent(world, presence("subscribe", to=second)) == [
             ("subscribed", second, ALICE_BARE),
-            ("available", second, ALICE_BARE),
-            ("unavailable", first, ALICE_BARE),
+            ("available", f"{second}/agent", ALICE_BARE),
+            ("unavailable", f"{first}/agent", ALICE_BARE),
             ("unsubscribed", first, ALICE_BARE),
         ]
         ((agent, person, sentence),) = world.contacts.told
