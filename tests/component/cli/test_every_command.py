@@ -105,7 +105,7 @@ CASES: Mapping[str, Case] = {
     "resume": Case(),
     "pause": Case(),
     "reload": Case(fails=ONLINE, json=""),
-    "health": Case(fails=ONLINE, json=""),
+    "health": Case(fails={"stopped": "The service is not running on data."}, json=""),
 }
 
 

@@ -142,7 +142,7 @@ async def test_what_is_no_answer_goes_to_the_agent_and_the_question_stays_open(
 async def test_a_question_answers_a_question_for_any_text_only_by_name(chat: World) -> None:
     id_ = chat.input("t1", TEXT)
     said = "Are you coming tomorrow?"
-    assert "Assistant" in (await chat.say(said) or "")
+    assert HINT in (await chat.say(said) or "")
     assert await chat.say(said, more=reply_to(id_)) == "Thank you, I'll continue."
     assert recorded(chat) == {"value": {"it": said}}
 
