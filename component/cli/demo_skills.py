@@ -22,7 +22,7 @@ async def compose(topic: str, context: Context) -> str:
     return f"{len(lines)} lines"
 
 
-@skill(name="empty-folder", inline=True)
+@skill(name="empty-folder", question="May I empty the folder {folder}?", inline=True)
 def empty_folder(
     folder: Literal["Drafts", "Archive"], older_than_days: Annotated[int, msgspec.Meta(ge=1)] = 30
 ) -> str:

@@ -160,7 +160,7 @@ def test_a_confirmation_from_a_command(desk: Desk, caller: SlixClient) -> None:
     assert "waiting for an answer" in talk.note[1]
     question, confirm = asks(caller, task)
     assert confirm.findtext("{*}hash") == digest_of(question)
-    assert "days: 7, deep: true" in question.findtext("{*}body", "")
+    assert "days: 7, deep: yes" in question.findtext("{*}body", "")
     say(caller, desk.assistant, "yes", f"<thread>{task}</thread>")
     assert completed(caller, task) == "wiped by command"
     heard(caller, desk.assistant, "Approved. wipe")

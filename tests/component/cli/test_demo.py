@@ -111,7 +111,7 @@ SHOWN = (
     "<events xmlns='urn:fluux:agent:0#task'",
     # After a question: denied in words, approved by IQ.
     "state='input-required' revision='1'",
-    '<body>May I run "Empty folder" (empty-folder)? Pretend to delete old notes from a folder.',
+    "<body>May I empty the folder *Archive*?",
     "within 24",
     "<body>No, because Romeo still needs it.</body>",
     "<body>Denied. ",
@@ -174,7 +174,7 @@ CONVERSATION = (
     "  Agent   about 180 euros",
     # A confirmation.
     "  Juliet  empty-folder: folder Archive",
-    '  Agent   May I run "Empty folder"',
+    "  Agent   May I empty the folder",
     "  Juliet  yes",
     "  Agent   Approved. ",
     "  Agent   Archive: nothing is older than 30 days any more.",
@@ -206,7 +206,7 @@ def test_with_xml_every_stanza_is_shown(backend: str, tmp_path: Path) -> None:
     holds_in_order(" ".join(text.split()), SHOWN)  # the lines are as wide as a terminal
     assert steps(text)
     assert all(len(line) <= 80 for line in text.splitlines())
-    assert "language model" not in text
+    assert "Chat with the language model" not in text
 
 
 @pytest.mark.parametrize("form", [(), ("--xml",)], ids=["conversation", "xml"])
@@ -260,7 +260,7 @@ def test_a_model_that_wants_what_nobody_asked_for_is_denied_that(
         (
             "Chat with the language model tiny",
             HELLO,
-            '  Agent   May I run "Empty folder"',
+            "  Agent   May I empty the folder",
             "  Juliet  no\n",
             "  Agent   Denied. ",
             "  Agent   Then not.\n",

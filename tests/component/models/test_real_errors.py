@@ -6,6 +6,10 @@ import pytest
 
 from component.agent import sentences
 from component.agent.engine import excuse_for
+from component.agent.protocol import Profile
+from component.agent.requests import MessageStarter
+from component.agent.run import TurnInput
+from component.memory_directory.layout import SessionKey
 from component.models.building import Fallback
 from component.models.faults import read_fault, text_wait_s
 from component.models.protocol import (
@@ -20,6 +24,7 @@ from tests.component.models.asking import Make, Slept, asking
 from tests.component.models.endpoint import Answer, Chunks, Endpoint, Events, Refuse, Text
 from tests.component.models.real_errors import CASES, HEARS, Case
 from tests.component.models.scripted import Scripted
+from xep.jid import JID
 
 pytestmark = pytest.mark.anyio
 
@@ -29,6 +34,14 @@ CLASSES: dict[str, type[ModelError]] = {
     "REFUSED": ModelRefusedError,
     "NO_MODEL": ModelUnavailableError,
 }
+
+ASK = TurnInput(
+    id="turn",
+    key=SessionKey("assistant", JID("juliet", "example.com")),
+    profile=Profile(agent="assistant"),
+    messages=(),
+    starter=MessageStarter(),
+)
 
 
 def answer(case: Case) -> Answer:
@@ -68,7 +81,7 @@ async def test_what_is_done_after_a_real_error_and_what_the_person_hears(
     with pytest.raises(ModelError) as error:
         await model.complete(asking())
     assert type(error.value) is CLASSES[HEARS[case.kind]]
-    assert excuse_for(error.value, "turn") == getattr(sentences, HEARS[case.kind])
+    assert excuse_for(error.value, ASK) == getattr(sentences, HEARS[case.kind])
     if case.left_s is not None:
         assert isinstance(error.value, ModelUnavailableError)
         assert error.value.retry_after_s == case.left_s
