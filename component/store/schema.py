@@ -88,6 +88,7 @@ _VERSIONS: Final = Table(
     name="versions",
     columns="version INTEGER NOT NULL, statements TEXT NOT NULL",
     only="postgresql",
+    kept="it is about the database",
     is_work=False,
 )
 """One row: the version of the schema, and the statements that make its tables, as JSON. A newer

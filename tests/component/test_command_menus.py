@@ -77,7 +77,7 @@ async def test_commands_of_every_day_come_first_and_those_of_admins_last(tmp_pat
         juliet, nurse = kit.peer(JULIET), kit.peer(NURSE)
         nodes = [node for node, _ in await menu(juliet)]
         first = nodes[: nodes.index("skill/add")]
-        assert {"command/tasks", "command/schedule", "command/help", "command/new"} <= {*first}
+        assert {"command/tasks", "command/schedule", "command/help", "command/stop"} <= {*first}
         assert all(node.startswith("command/") for node in first)
         rest = [node for node in nodes if node not in first]
         last = [node for node in rest if node.startswith("command/")]
@@ -109,8 +109,8 @@ async def test_a_form_lists_tasks_by_their_titles(tmp_path: Path) -> None:
         shown = options(asked, "task")
         assert {*shown} == {*tasks}
         for task, title in shown.items():
-            assert title.startswith("Long walk, ")
-            assert title.endswith(f"({task})"), "they have begun in the same second"
+            assert title.startswith("Long walk ")
+            assert title.endswith(f"({task})"), "they have begun in the same minute"
         ended = await submit(juliet, asked, task=tasks[0])
         assert (ended.status, ended.notes[0].type) == ("completed", "info")
         await kit.settled()

@@ -79,6 +79,9 @@ async def test_a_reminder_comes_from_the_address_at_which_it_was_asked_for(
         assert who_said(juliet, "Tea, Juliet.") == {here}
 
 
+ASKED = '[[policy.rules]]\nskills = ["schedule_add"]\nconfirm = "always"\n'
+
+
 @BOTH
 async def test_a_reminder_that_the_model_adds_is_confirmed_at_either_address(
     tmp_path: Path, here: str, other: str
@@ -87,7 +90,7 @@ async def test_a_reminder_that_the_model_adds_is_confirmed_at_either_address(
         call("schedule_add", when="in 2 hours", goal="Remind the person of tea."),
         otherwise="Tea, Juliet.",
     )
-    async with service(tmp_path, model=model) as kit:
+    async with service(tmp_path, ASKED, model=model) as kit:
         juliet = kit.peer(JULIET)
         await juliet.say("Remind me of tea in two hours", here)
         question = await juliet.hear("yes or no")

@@ -59,11 +59,13 @@ _BYTES_A_STEP: Final = 8 << 20
 _RSS_KIB: Final = 200 << 10
 """How much the memory may grow by all attacks together."""
 
-NAMED: Final = {
+RESULT: Final = "look is done"
+"""The result of the skill, in place of an answer that repeats what the model has said before."""
+NAMED: Final = tuple(
     text
     for name, text in vars(sentences).items()
     if isinstance(text, str) and name.isupper() and text != sentences.BROKE
-}
+)
 
 
 def _is_text(name: str) -> bool:
@@ -151,7 +153,7 @@ def test_an_attack_ends_in_an_answer_or_a_named_failure(
     told = child.attacked_by(name)
     attacked = told["attacked"]
     (said,) = attacked["said"]
-    assert said in NAMED or HONEST in said or _is_text(name)
+    assert said.startswith((*NAMED, RESULT)) or HONEST in said or _is_text(name)
     assert "I must not say this" not in said
     assert not told["broken"]
     assert not told["keys"]

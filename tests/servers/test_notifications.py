@@ -5,6 +5,7 @@ they come online.
 import base64
 import hmac
 import json
+import re
 import sqlite3
 import time
 import urllib.request
@@ -113,7 +114,8 @@ def test_nobody_is_notified_at_night(hooked: Hooked, juliet: SlixClient) -> None
     while listed.count("owl") < 6:  # the tasks end one after another
         listed = asks(juliet, hooked.assistant, "/notifications", "held")
     assert "held for now" in listed
-    asks(juliet, hooked.assistant, f"/drop-notification {listed.split()[0]}", "1 notification")
+    (first, *_) = re.findall(r"\(id (\w+)\)", listed)
+    asks(juliet, hooked.assistant, f"/drop-notification {first}", "1 notification")
     asks(juliet, hooked.assistant, "/quiet off", "no quiet hours")
     said: list[str] = []
     while sum(one.count("owl") for one in said) < 5:

@@ -91,7 +91,7 @@ def test_the_command_reloads_the_configuration_and_tells_what_is_wrong(
     write(agent, toml.replace("[agent]", "[agent]\navatar = 'nosuch.png'"))
     done = run(where, "reload", secret=secret)
     assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr.startswith("error: agent.avatar: ")
+    assert "\nerror: agent.avatar: " in f"\n{done.stderr}"
     assert "nosuch.png" in agent.wait_log("the configuration was not reloaded")["reason"]
 
     write(agent, toml + "[policy]\nconfirms = 7\n")

@@ -253,6 +253,8 @@ def test_presence_and_its_capabilities(juliet: SlixClient) -> None:
         assert generate(DiscoInfo(xml=info), "sha-1") == caps.get("ver")
         plain = result(juliet.iq(address, query(INFO)))
         assert generate(DiscoInfo(xml=plain), "sha-1") == caps.get("ver")
+    # The two addresses are one contact.
+    juliet.messages.take(lambda message: "the same agent" in message.findtext("{*}body", ""))
 
 
 @pytest.mark.parametrize("address", [AGENT, ASSISTANT])
@@ -267,8 +269,8 @@ def test_commands_in_a_chat_are_answered(juliet: SlixClient, address: str) -> No
     for command in ("/help", "/skills", "/ping"):
         assert command in ask("/help")
     listed = ask("/skills")
-    assert "email-summary - Summarise the newest mails." in listed
+    assert "(email-summary): Summarise the newest mails." in listed
     assert "only-romeo" not in listed
     assert "conformance.hidden" not in listed
-    assert ask("/skills newest mails").startswith("email-summary - ")
+    assert ask("/skills newest mails").startswith("- Email summary ")
     assert "/help" in ask("/nosuch")

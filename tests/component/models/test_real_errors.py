@@ -40,7 +40,7 @@ ASK = TurnInput(
     key=SessionKey("assistant", JID("juliet", "example.com")),
     profile=Profile(agent="assistant"),
     messages=(),
-    starter=MessageStarter(),
+    starter=MessageStarter(sender=JID("juliet", "example.com")),
 )
 
 
