@@ -88,7 +88,7 @@ def test_an_error_is_printed(call: Call) -> None:
     assert re.fullmatch("bad-request(: | - )text: is required.?", line)
 
 
-QUESTION = 'May I run "Empty folder"'
+QUESTION = "May I empty the folder *Archive*?"
 
 
 def test_a_yes_approves(call: Call) -> None:
