@@ -31,7 +31,6 @@ from xep.stanza_error import StanzaError
 
 _IN_PROGRESS: Final[Collection[State]] = ("accepted", "running", "input-required")
 _FAILED: Final[frozenset[State]] = frozenset(("failed",))
-_MOST_READ: Final = 50
 _WHOLE_ID: Final = 24
 """An id of so many characters or more is not the beginning of one."""
 _MOST_OWN: Final = 50
@@ -246,13 +245,7 @@ class TaskCommands:
 
     async def _titles(self, states: Collection[State], asking: Asking) -> Mapping[str, str]:
         """Return titles of the latest tasks in some states, by id: one's own, or an admin's all."""
-        if asking.admin:
-            held = await self._task_admin.list_all(None, None, _MOST_OWN)
-            lines = [sheets.task_line(one.task, one.principal) for one in held]
-        else:
-            tasks, who, at = self._theirs(asking)
-            listed = await tasks.list(who, at, TaskList(page=ResultSet(max=_MOST_OWN)))
-            lines = [sheets.task_line(task) for task in listed.tasks]
+        lines = await self._latest(asking, _MOST_OWN)
         wording = await self._wording(asking)
         return {line.id: sheets.line_text(line, wording) for line in lines if line.state in states}
 
@@ -262,15 +255,18 @@ class TaskCommands:
         """
         if len(given) >= _WHOLE_ID:
             return given
+        lines = await self._latest(asking, _MOST_LISTED if asking.admin else _MOST_OWN)
+        return whole_id(given, [line.id for line in lines], "task")
+
+    async def _latest(self, asking: Asking, limit: int) -> Sequence[sheets.TaskLine]:
+        """Return the latest tasks that a caller can name: one's own, or an admin's all."""
         if asking.admin:
-            known = await self._task_admin.list_all(None, None, _MOST_LISTED)
-            ids = [held.task.id for held in known]
-        else:
-            tasks, who, at = self._theirs(asking)
-            page = TaskList(page=ResultSet(max=_MOST_OWN))
-            with _as_command_error():
-                ids = [task.id for task in (await tasks.list(who, at, page)).tasks]
-        return whole_id(given, ids, "task")
+            held = await self._task_admin.list_all(None, None, limit)
+            return [sheets.task_line(one.task, one.principal) for one in held]
+        tasks, who, at = self._theirs(asking)
+        with _as_command_error():
+            listed = await tasks.list(who, at, TaskList(page=ResultSet(max=limit)))
+        return [sheets.task_line(task) for task in listed.tasks]
 
     async def _wording(self, asking: Asking) -> sheets.Wording:
         zone = await self._readers.zone(asking)
