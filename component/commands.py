@@ -68,6 +68,13 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
     admin: bool = False
     session: str | None = None
 
+    @property
+    def caller(self) -> str:
+        """The name of the caller in logs and in the audit log; that of the operator is
+        `operator`.
+        """
+        return "operator" if self.principal is None else str(self.principal)
+
 
 OPERATOR = Asking(admin=True)
 """The operator: a user who can open the data directory may run every command."""
@@ -412,9 +419,6 @@ def _shown(word: str) -> str:
 
 # -- the audit log -------------------------------------------------------------------------------
 
-_OPERATOR = "operator"
-"""The operator of the machine has no XMPP address."""
-
 
 def recorded(commands: Iterable[AnyCommand], recorder: Recorder) -> tuple[AnyCommand, ...]:
     """Return commands that do the same, and record which admin called them and the outcome.
@@ -441,7 +445,7 @@ def _recorded(command: AnyCommand, run: Run[P], recorder: Recorder) -> Run[P]:
                 AuditEvent(
                     kind="admin",
                     outcome=outcome,
-                    principal=_OPERATOR if asking.principal is None else str(asking.principal),
+                    principal=asking.caller,
                     subject=command.name,
                     task=task,
                 )

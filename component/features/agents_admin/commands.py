@@ -148,16 +148,12 @@ class AgentCommands:
 def _changed_by(change: Change, said: str) -> Run[NameParams]:
     async def run(asking: Asking, params: NameParams) -> CommandResult:
         try:
-            found = await change(params.name, _name_of(asking))
+            found = await change(params.name, asking.caller)
         except AgentError as error:
             raise CommandError(str(error), "name") from None
         return CommandResult(f"{found.name} is {found.state}. {said}", found)
 
     return run
-
-
-def _name_of(asking: Asking) -> str:
-    return "operator" if asking.principal is None else str(asking.principal)
 
 
 class SpendingCommands:
@@ -376,7 +372,7 @@ class TellCommands:
             raise CommandError("The text is empty: say what the agent should do.", "text")
         return TurnRequest(
             id=system.token_hex(_ID_BYTES),
-            starter=OperatorStarter(_name_of(asking)),
+            starter=OperatorStarter(asking.caller),
             conversation=Conversation(agent, person),
             principal=person,
             reply_to=ReplyAddress(str(person), self._contacts.address_of(params.name, person)),

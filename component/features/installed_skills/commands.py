@@ -305,24 +305,20 @@ class InstalledSkillCommands:
             )
         installed = await self._of(params.name)
         found = await installed.approve(
-            params.name, _by(asking), digest=params.digest, trusted=params.trusted
+            params.name, asking.caller, digest=params.digest, trusted=params.trusted
         )
         offered = "offered" if found.state == "offered" else "approved, and not offered"
         return CommandResult(f"{found.name} is {offered}.\n{sheet_text(found)}", found)
 
     async def _revoke(self, asking: Asking, params: SkillParams) -> CommandResult:
         installed = await self._of(params.name)
-        found = await installed.revoke(params.name, _by(asking))
+        found = await installed.revoke(params.name, asking.caller)
         ended = "; its calls have ended" if found.directory else ""
         return CommandResult(f"{found.name} is not offered any more{ended}.", found)
 
     async def _reject(self, asking: Asking, params: SkillParams) -> CommandResult:
-        await (await self._of(params.name)).reject(params.name, _by(asking))
+        await (await self._of(params.name)).reject(params.name, asking.caller)
         return CommandResult(f"{params.name} is deleted.", params)
-
-
-def _by(asking: Asking) -> str:
-    return "operator" if asking.principal is None else str(asking.principal)
 
 
 def sheet_text(skill: SkillSheet) -> str:

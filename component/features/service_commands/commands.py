@@ -295,7 +295,7 @@ class AdminCommands:
         if not await self._turn(on=True):
             return CommandResult("The service is already paused.")
         reason = " ".join(params.reason)
-        _log.warning("paused: new requests are rejected", by=_who(asking), reason=reason)
+        _log.warning("paused: new requests are rejected", by=asking.caller, reason=reason)
         return CommandResult(
             "Paused: new requests are rejected, except from admins, on all instances and after a"
             " restart too, until you resume. Running tasks continue."
@@ -304,7 +304,7 @@ class AdminCommands:
     async def _resume(self, asking: Asking, _params: NoParams) -> CommandResult:
         if not await self._turn(on=False):
             return CommandResult("The service is not paused.")
-        _log.info("resumed: requests are accepted", by=_who(asking))
+        _log.info("resumed: requests are accepted", by=asking.caller)
         return CommandResult("New requests are accepted again.")
 
     async def _turn(self, *, on: bool) -> bool:
@@ -312,10 +312,6 @@ class AdminCommands:
         if self._gate is not None:
             self._gate.paused = on
         return changed
-
-
-def _who(asking: Asking) -> str:
-    return "operator" if asking.principal is None else str(asking.principal)
 
 
 def _status_lines(status: ServiceStatus) -> list[str]:
