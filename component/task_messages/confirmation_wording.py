@@ -18,7 +18,6 @@ from component.skills.question import Part, read_question
 from component.skills.skill import Skill
 from component.task_messages.value_rendering import (
     WHOLE,
-    ShownParameters,
     look_alikes,
     printable_name,
     quoted,
@@ -77,8 +76,9 @@ def wording_of(
     return Wording(sentence, lines, hidden, cut)
 
 
-def as_given(name: str, given: ShownParameters) -> Wording:
+def as_given(name: str, values: Mapping[str, Any]) -> Wording:
     """Return a call of a skill that is not known, with all of its parameters."""
+    name, given = printable_name(name), shown_parameters(values)
     inline = ", ".join(given.lines)
     if not inline or (len(inline) <= _LONGEST_LIST and not given.cut):
         return Wording(f"{_RUN}{name}? {inline}.".removesuffix(" ."))

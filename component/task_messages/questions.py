@@ -36,7 +36,6 @@ from component.tasks.questions import SEVERAL_CALLS, only_value, parameters_of, 
 from component.zones import duration, in_local_time
 from xep.binding import Payload
 from xep.binding.escaping import without_forbidden
-from xep.fluux_agent.confirm import Action as AskedAction
 from xep.fluux_agent.confirm import Confirm
 from xep.fluux_agent.task import Input
 from xep.jid import JID
@@ -140,7 +139,7 @@ class Questions:
         if not isinstance(question.content, Confirm):
             return self._input(question.content, to, most=_MOST_OF_ALL)
         action = question.content.action
-        skill = self._known(action)
+        skill = self._known(action.type, action.version)
         name = f"{printable_name(action.type)} {printable(action.version or '', _LONGEST_VALUE)}"
         title = "" if skill is None else f"{name_of(skill)}. {_in_one_line(skill.description)}\n"
         whose = printable_name(str(question.request.principal.bare))
@@ -178,11 +177,7 @@ class Questions:
         values = parameters_of(action)
         if action.type == SEVERAL_CALLS:
             return self._several(values, to)
-        skill = self._known(action)
-        if skill is not None:
-            return wording_of(skill, values, partial(self._local, to), hides=hides)
-        given = shown_parameters(values)
-        return as_given(printable_name(action.type), given)
+        return self._call(action.type, action.version, values, to, hides=hides)
 
     def _several(self, calls: Mapping[str, Any], to: JID) -> Wording:
         """Return the calls of a confirmation for several, numbered as their names are."""
@@ -190,13 +185,18 @@ class Questions:
         for label, values in calls.items():
             number, _, named = label.partition(". ")
             name, _, version = named.rpartition(" ")
-            skill = self._skill(name)
-            if skill is None or skill.version != version:
-                call = as_given(printable_name(name), shown_parameters(values))
-            else:
-                call = wording_of(skill, values, partial(self._local, to), hides=False)
+            call = self._call(name, version, values, to, hides=False)
             lines += (f"{number}. {call.action}", *call.lines)
         return Wording(f"May I do these {len(calls)} things?", tuple(lines))
+
+    def _call(
+        self, name: str, version: str | None, values: Mapping[str, Any], to: JID, *, hides: bool
+    ) -> Wording:
+        """Return a call of a skill in words for a person."""
+        skill = self._known(name, version)
+        if skill is None:
+            return as_given(name, values)
+        return wording_of(skill, values, partial(self._local, to), hides=hides)
 
     def _local(self, to: JID, time: datetime) -> str:
         return in_local_time(time, self._clock(), self._zone(to.bare) or UTC)
@@ -248,12 +248,12 @@ class Questions:
             return False
         return any(jid != question.request.principal.bare for jid in question.asked)
 
-    def _known(self, action: AskedAction) -> Skill | None:
+    def _known(self, name: str, version: str | None) -> Skill | None:
         """Return the skill as it was when the question was asked; None if it has another version
         now.
         """
-        skill = self._skill(action.type)
-        return skill if skill is not None and skill.version == action.version else None
+        skill = self._skill(name)
+        return skill if skill is not None and skill.version == version else None
 
 
 def _in_one_line(text: str) -> str:
