@@ -90,7 +90,7 @@ class TaskSubsystem:
         self.limits = task_limits(settings)
         self.late: list[Callable[[], Sequence[str]]] = []
         self.held: list[Callable[[], Sequence[str]]] = []
-        self.questions = Questions(self._find_skill, contacts.time_zones.of)
+        self.questions = Questions(self.find_skill, contacts.time_zones.of)
         self.news = TaskNews(
             stream.messenger,
             stream.is_connected,
@@ -110,7 +110,7 @@ class TaskSubsystem:
         self.service = TaskService(
             environment.storage,
             SkillAccess(
-                find=self._find_skill,
+                find=self.find_skill,
                 gate=self.gate,
                 may_use=self._may_use,
                 approvers=self.approvers,
@@ -152,7 +152,8 @@ class TaskSubsystem:
         if self.pause_gate.paused and not before:
             _log.warning("the service is paused: `xmpp-agent resume` accepts new requests again")
 
-    def _find_skill(self, name: str) -> Skill | None:
+    def find_skill(self, name: str) -> Skill | None:
+        """Return a skill by its name: an internal one, or one that is offered to anybody."""
         return self.internal.get(name) or self._catalog.registry.get(name)
 
     def _may_use(self, principal: JID, skill: Skill) -> bool:

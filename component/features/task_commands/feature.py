@@ -17,10 +17,9 @@ class TaskCommandsFeature(Feature):
     def open(self, kernel: Kernel) -> Opened:
         """Make the commands."""
         tasks = kernel.tasks
-        registry = kernel.environment.catalog.registry
 
         def title(name: str) -> str:
-            skill = registry.get(name) or tasks.internal.get(name)
+            skill = tasks.find_skill(name)
             return name if skill is None else skill.title
 
         readers = Readers(title, kernel.zones.of_caller)
