@@ -522,7 +522,7 @@ class Conversation:
 
     def _postpone(self, turn: Turn, error: StorageError) -> None:
         wait = min(FIRST_WAIT_S * 2**turn.tries, LONGEST_WAIT_S)
-        _log.warning("a turn has to wait", turn=turn.id, reason=str(error), seconds=wait)
+        log_failure(_log, "a turn has to wait", error, turn=turn.id, seconds=wait)
         turn.tries += 1
         if turn.tries == _TOLD_AT_TRY:
             self._shared.delivery.mention(turn.request, "no-disk", sentences.NO_DISK)

@@ -116,7 +116,7 @@ def address_stage(used: Callable[[JID, JID], Awaitable[None]]) -> MessageStage:
             try:
                 await used(message.conversation.agent, message.principal)
             except StorageError as error:
-                _log.warning("could not note the address that a person uses", reason=str(error))
+                log_failure(_log, "could not note the address that a person uses", error)
         return None
 
     return MessageStage(StageOrder.LIMITS, handle)

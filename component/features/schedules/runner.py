@@ -179,9 +179,7 @@ class ScheduleRunner:
         before = self._postponed.get(schedule.id)
         wait = _FIRST_WAIT_S if before is None else min(before.wait * 2, _LONGEST_WAIT_S)
         self._postponed[schedule.id] = _Postponed(self._clock() + wait, wait)
-        _log.warning(
-            "a schedule has to wait", schedule=schedule.id, reason=str(error), seconds=wait
-        )
+        log_failure(_log, "a schedule has to wait", error, schedule=schedule.id, seconds=wait)
 
     def _waiting(self) -> list[str]:
         now = self._clock()
