@@ -1,5 +1,5 @@
-"""Files that people send and that cannot be opened: the sender is told once, and offers of clients
-are refused.
+"""Files that people send and that cannot be opened: the sender gets a message, and offers of
+clients are refused.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ from xep.stanza_error import Condition, StanzaError
 from xep.stream_initiation import StreamInitiation
 
 EVERY_S: Final = 60.0
-"""Seconds in which somebody who sends several files gets one sentence."""
+"""Seconds in which a person who sends several files gets one message about them."""
 _ID_BYTES: Final = 16
 _LONGEST_NAME: Final = 100
 _MOST_NAMED: Final = 3
