@@ -118,11 +118,11 @@ def everybody(
         name = params.command.strip()
         wanted = name.removeprefix("/").casefold()
         skill = None if name.startswith("/") and wanted in found else skills.named(asking, name)
-        if wanted in found and skill is None:
-            command = found[wanted]
-            return CommandResult(_explained(command), CommandHelp(wanted, command.about))
         if skill is not None:
             return CommandResult(skill_text(skill), CommandHelp(skill.name, first_line(skill)))
+        if wanted in found:
+            command = found[wanted]
+            return CommandResult(_explained(command), CommandHelp(wanted, command.about))
         raise CommandError(
             f"There is no command or skill called {name[:40]!r}. Send /help or /skills for a list.",
             "command",

@@ -106,10 +106,9 @@ def param_text(declared: Property) -> str:
 
 
 def _shown(declared: Property, value: Any) -> str:
-    texts = declared.texts(value) or ()
     if declared.kind == "boolean":
         return "yes" if value else "no"
-    return ",".join(texts)
+    return ",".join(declared.texts(value) or ())
 
 
 def example(skill: Skill) -> str:
