@@ -146,7 +146,7 @@ class Service:
         for notice in (self.settings.notice, self.settings.speechless):
             if notice is not None:
                 _log.warning(notice)
-        for sentence in policy_advice(self.settings):
+        for sentence in policy_advice(self.settings, self.catalog.admits):
             _log.warning(sentence)
         async with open_environment(self.catalog, SCHEMA, self._make_model) as environment:
             self._environment = environment
