@@ -74,19 +74,18 @@ def configure(
     colours = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     number = logging.getLevelNamesMapping()[level.upper()]
 
+    stamp = "%Y-%m-%d %H:%M:%S" if human else "iso"
+    time = [] if journal else [structlog.processors.TimeStamper(fmt=stamp, utc=not human)]
     before: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_logger_name,
         structlog.processors.add_log_level,
+        *time,
         structlog.processors.StackInfoRenderer(),
         _hide_secrets,
     ]
-    last = _human(colours=colours) if human else _json()
-    if journal:
-        last[-1] = _for_journal(last[-1])
-    else:
-        stamp = "%Y-%m-%d %H:%M:%S" if human else "iso"
-        before.insert(3, structlog.processors.TimeStamper(fmt=stamp, utc=not human))
+    *last, render = _human(colours=colours) if human else _json()
+    last.append(_for_journal(render) if journal else render)
     structlog.configure(
         processors=[*before, *last],
         wrapper_class=structlog.make_filtering_bound_logger(number),

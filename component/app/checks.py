@@ -25,7 +25,7 @@ from component.features.memory_nodes.privileges import Privileges
 from component.features.service_commands.commands import ServiceStatus
 from component.kernel.avatars import AvatarError
 from component.kernel.check import Check
-from component.kernel.options import addresses, own_models, privileged_domains
+from component.kernel.options import addresses, make_policy, own_models, privileged_domains
 from component.kernel.policy_advice import policy_advice
 from component.kernel.profiles import contact_profiles
 from component.link.connection.connection import Connection
@@ -117,7 +117,7 @@ async def _check_offers(settings: Settings, skills: Check) -> AsyncIterator[Chec
 
 def _policy(settings: Settings) -> Check:
     try:
-        advice = list(policy_advice(settings))
+        advice = list(policy_advice(settings, make_policy(settings).admits))
     except PolicyError as error:
         return Check("policy", "failed", str(error))
     domains = settings.allowed_domains

@@ -44,10 +44,13 @@ those of other programs it waits not at all.
 """
 
 
-class _Waiting:
-    """Somebody who waits for a reload. `result` is what has changed, or says what is wrong."""
+class _Reload:
+    """A reload, for everybody who requests one before it begins. `result` is what has changed, or
+    what is wrong, in sentences.
+    """
 
     def __init__(self) -> None:
+        self.requested = anyio.Event()
         self.done = anyio.Event()
         self.result: Reloaded | Sequence[str] = ()
 
@@ -60,7 +63,7 @@ class Service:
         configuration: the file of the settings, from which they can be reloaded.
         connect: opens the connection to the server.
         make_model: makes a model from its settings, in place of the client of its provider.
-        manager: is told what the service does.
+        manager: receives the state of the service.
 
     Attributes:
         catalog: the skills, the policy, the admins and the contact profiles.
@@ -84,10 +87,7 @@ class Service:
         self._configuration = configuration
         self.read = None if configuration is None else partial(load, configuration)
         self._manager = manager or ServiceManager({})
-        self._asked = anyio.Event()
-        """Set when the settings are to be reloaded."""
-        self._waiting: list[_Waiting] = []
-        """Who has asked for it, and waits for the answer."""
+        self._next_reload = _Reload()
         self._connect = connect
         self._make_model = make_model
         self._subsystems: Subsystems | None = None
@@ -120,21 +120,20 @@ class Service:
 
     def reload_soon(self) -> None:
         """Read the settings again and apply them; the log has the result. Never waits."""
-        self._asked.set()
+        self._next_reload.requested.set()
 
     async def reload(self) -> Reloaded:
         """Read the settings again and apply them; return what has changed.
 
-        Several requests are answered together. What a restart would be needed for stays as it is.
+        Several requests are answered together. Settings that need a restart stay as they are.
         Raises CommandError: the settings cannot be used, and nothing has changed.
         """
-        waiting = _Waiting()
-        self._waiting.append(waiting)
-        self._asked.set()
-        await waiting.done.wait()
-        if not isinstance(waiting.result, Reloaded):
-            raise CommandError("\n".join(waiting.result))
-        return waiting.result
+        this = self._next_reload
+        this.requested.set()
+        await this.done.wait()
+        if not isinstance(this.result, Reloaded):
+            raise CommandError("\n".join(this.result))
+        return this.result
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Serve until `stop` is called.
@@ -147,7 +146,7 @@ class Service:
         for notice in (self.settings.notice, self.settings.speechless):
             if notice is not None:
                 _log.warning(notice)
-        for sentence in policy_advice(self.settings):
+        for sentence in policy_advice(self.settings, self.catalog.admits):
             _log.warning(sentence)
         async with open_environment(self.catalog, SCHEMA, self._make_model) as environment:
             self._environment = environment
@@ -238,22 +237,19 @@ class Service:
         _log.info(event, **values, **summary(self.settings, self._configuration))
 
     async def _keep_reloading(self, subsystems: Subsystems, *sources: SkillSources) -> None:
-        """Reload the settings whenever somebody asks for it, until cancelled."""
+        """Reload the settings at each request, until cancelled."""
         while True:
-            await self._asked.wait()
-            self._asked = anyio.Event()
-            waiting, self._waiting = self._waiting, []
+            await self._next_reload.requested.wait()
+            this, self._next_reload = self._next_reload, _Reload()
             self._manager.reloading()
-            result = await self._reload(subsystems, sources)
+            this.result = await self._reload(subsystems, sources)
             self._manager.ready()
-            for each in waiting:
-                each.result = result
-                each.done.set()
+            this.done.set()
 
     async def _reload(
         self, subsystems: Subsystems, sources: Sequence[SkillSources]
     ) -> Reloaded | Sequence[str]:
-        """Return what has changed; or what is wrong, in sentences."""
+        """Return what has changed, or what is wrong, in sentences."""
         # Imported here, because most services never reload anything.
         from component.app.reload import ReloadError, reload  # noqa: PLC0415
 
@@ -263,7 +259,7 @@ class Service:
             for sentence in error.sentences:
                 _log.error("the configuration was not reloaded", reason=sentence)
             return error.sentences
-        except Exception:  # noqa: BLE001 - a mistake of ours must not end the service
+        except Exception:  # noqa: BLE001 - a bug must not end the service
             _log.exception("the configuration could not be reloaded")
             return ("The configuration was not reloaded: an internal error, see the log.",)
         self._log_settings(
@@ -274,7 +270,7 @@ class Service:
         return found
 
     async def _report_unknown_skills(self, tasks: TaskSubsystem, started: anyio.Event) -> None:
-        """When all sources have started, warn of rules and agents that name skills of nobody."""
+        """When all sources have started, warn of rules and agents that name unknown skills."""
         await started.wait()
         names = (*self.catalog.registry.names(), *tasks.internal)
         unready = tasks.unready_sources()

@@ -1,4 +1,4 @@
-"""Tells the service manager of this machine, such as systemd, the state of the service: the
+"""Reports the state of the service to the service manager of this machine, such as systemd, by the
 protocol of sd_notify(3).
 """
 
@@ -14,7 +14,7 @@ from component import system
 
 _log = structlog.get_logger("component.app")
 
-_PATIENCE_S: Final = 0.5
+_SEND_TIMEOUT_S: Final = 0.5
 """Seconds for which the event loop waits if the queue of the service manager is full."""
 _VARIABLES: Final = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
@@ -35,8 +35,8 @@ class ServiceManager:
         # A name in the abstract namespace begins with a zero byte (unix(7)).
         self._address = f"\0{where[1:]}" if where.startswith("@") else where
         self.watchdog_s: float | None = None
-        is_ours = self._address and process in ("", str(os.getpid()))
-        if is_ours and microseconds.isdecimal() and int(microseconds):
+        is_watched = self._address and process in ("", str(os.getpid()))
+        if is_watched and microseconds.isdecimal() and int(microseconds):
             self.watchdog_s = int(microseconds) / 1e6
 
     def status(self, sentence: str) -> None:
@@ -67,8 +67,8 @@ class ServiceManager:
         if not self._address:
             return
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-            sender.settimeout(_PATIENCE_S)
+            sender.settimeout(_SEND_TIMEOUT_S)
             try:
                 sender.sendto("\n".join(lines).encode(), self._address)
             except OSError as error:
-                _log.warning("the service manager cannot be told the state", reason=str(error))
+                _log.warning("the state was not sent to the service manager", reason=str(error))

@@ -61,7 +61,7 @@ class OpenedFeature:
 
 
 class Subsystems:
-    """The kernel and the features, connected with each other; nothing runs.
+    """The kernel and the features, connected with each other; `run` runs the loops of these.
 
     Args:
         environment: the base of the kernel.
@@ -121,7 +121,7 @@ class Subsystems:
                 each.opened.disconnected()
         for each in gone:
             await each.stop()
-        # Until now, the handlers of the features that have gone were in charge.
+        # Until now, stanzas went to the handlers of the features that are gone.
         self._connect(features)
         assert self._group is not None, "it runs"
         for each in new:
@@ -136,14 +136,15 @@ class Subsystems:
             stream.features_changed()
 
     async def _keep_starting(self, feature: OpenedFeature, why: str) -> None:
-        while why:
+        while True:
             _log.error("what has changed is not in use yet", reason=why)
             await anyio.sleep(_RETRY_S)
-            why = ""
             try:
                 await feature.run()
             except* StorageError as errors:
                 why = str(next(leaves(errors)))
+            else:
+                return
 
     def _connect(self, features: Mapping[str, OpenedFeature]) -> None:
         """Give the kernel what these features contribute, in place of what it had."""

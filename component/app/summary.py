@@ -5,6 +5,7 @@ from pathlib import Path
 from component import VERSION
 from component.config import Settings
 from component.config.llm import ModelChoice
+from component.kernel.options import own_models
 
 
 def summary(settings: Settings, configuration: Path | None) -> dict[str, str]:
@@ -25,12 +26,12 @@ def summary(settings: Settings, configuration: Path | None) -> dict[str, str]:
 
 
 def _models(settings: Settings) -> str:
-    llm = settings.llm
-    if llm is None:
+    if settings.llm is None:
         return "none"
-    own = [entry.llm for entry in settings.agents if entry.llm is not None]
-    choices = (llm, *llm.tiers.values(), *llm.fallback, *own)
-    return ", ".join(dict.fromkeys(map(_model, choices)))
+    from component.models.building import choices  # noqa: PLC0415 - only where there is a model
+
+    found = choices(settings.llm, own_models(settings))
+    return ", ".join(dict.fromkeys(map(_model, found.values())))
 
 
 def _model(choice: ModelChoice) -> str:

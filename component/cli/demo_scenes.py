@@ -154,7 +154,7 @@ async def _start_task(who: Visitor, to: str, execute: Execute) -> str:
 async def _show_events(who: Visitor, task: str) -> None:
     state = None
     while state not in TERMINAL:
-        event = await who.hear(lambda one: (task_in(one) or Task(id="")).id == task)
+        event = await who.hear(lambda one: is_about(one, task))
         came(event)
         state = event.require(Task).state
 
@@ -165,8 +165,7 @@ async def _show_question(who: Visitor, task: str) -> Confirm:
     while found is None:
         message = await who.hear(
             lambda one: (
-                one.kind == "message"
-                and ((task_in(one) or Task(id="")).id == task or one.payload(Confirm) is not None)
+                one.kind == "message" and (is_about(one, task) or one.payload(Confirm) is not None)
             )
         )
         came(message)
@@ -174,9 +173,10 @@ async def _show_question(who: Visitor, task: str) -> Confirm:
     return found
 
 
-def task_in(stanza: Incoming) -> Task | None:
-    """Return the task that a message is about; None if it is about none."""
-    return stanza.payload(Task) if stanza.kind == "message" else None
+def is_about(stanza: Incoming, task: str) -> bool:
+    """Return whether it is a message about a task."""
+    event = stanza.payload(Task) if stanza.kind == "message" else None
+    return event is not None and event.id == task
 
 
 NODE = "news"

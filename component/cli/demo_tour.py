@@ -6,7 +6,7 @@ a very small one says anything.
 
 from typing import Final
 
-from component.cli.demo_scenes import execution, greet, is_chat, is_tea, task_in
+from component.cli.demo_scenes import execution, greet, is_about, is_chat, is_tea
 from component.cli.demo_screen import note, said, step
 from component.tasks.rows import TERMINAL
 from demo_server.visitor import Visitor
@@ -14,6 +14,7 @@ from xep.binding import Payload, encode
 from xep.fluux_agent.confirm import Confirm
 from xep.fluux_agent.execute import Accepted, Execute, Param, Result
 from xep.fluux_agent.skills import SkillsQuery
+from xep.fluux_agent.task import Task
 from xep.stanza import Incoming
 
 _JULIET: Final = "Juliet"
@@ -73,8 +74,8 @@ async def _confirm(juliet: Visitor, agent: str) -> None:
     await _say(juliet, agent, "yes", thread)
     said(_AGENT, _body(await juliet.hear(is_chat)))
     while True:
-        event = task_in(await juliet.hear(lambda one: _is_of(one, task)))
-        if event is not None and event.state in TERMINAL:
+        event = (await juliet.hear(lambda one: is_about(one, task))).require(Task)
+        if event.state in TERMINAL:
             break
     assert event.result is not None, "it was approved"
     said(_AGENT, _output(event.result))
@@ -84,11 +85,6 @@ async def _remind(juliet: Visitor, agent: str) -> None:
     await _say(juliet, agent, '/schedule add in 2 seconds: run echo text="Time for tea!"')
     said(_AGENT, _body(await juliet.hear(is_chat)))
     said(_AGENT, _body(await juliet.hear(is_tea)))
-
-
-def _is_of(stanza: Incoming, task: str) -> bool:
-    event = task_in(stanza)
-    return event is not None and event.id == task
 
 
 async def _iq(who: Visitor, type_: str, to: str, payload: Payload) -> Incoming:

@@ -176,8 +176,7 @@ def init(
     host = host or "localhost"
     port = port or _default_port(server)
 
-    settings = _settings(domain, host, port)
-    text = _full_text(settings) if full else _short_text(settings)
+    text = _text(_settings(domain, host, port), full=full)
     secret, kept = _secret(path.with_suffix(".env"))
     connection = ComponentConnection(domain=domain, secret=secret, host=host, port=port)
     try:
@@ -243,42 +242,36 @@ def _settings(domain: str, host: str, port: int) -> "Settings":
         raise Fault(*wrong) from None
 
 
-def _short_text(settings: "Settings") -> str:
-    from component.cli.starter import starter_toml  # noqa: PLC0415 - --help needs none of it
+def _text(settings: "Settings", *, full: bool) -> str:
+    """Return the text of the file, with every setting if it is to be `full`."""
+    # --help needs none of it.
+    from component.cli.reference import agent_toml  # noqa: PLC0415
+    from component.cli.starter import starter_toml  # noqa: PLC0415
     from component.config.describe import toml  # noqa: PLC0415
     from component.config.toml_file import escape  # noqa: PLC0415
 
-    somebody = [f"juliet@{settings.allowed_domains[0]}"]
-    data = os.environ.get(_DATA, "./data")
-    extra = {"somebody": toml(somebody), "data": toml(escape(data))}
-    return starter_toml({**_values(settings), **extra})
-
-
-def _full_text(settings: "Settings") -> str:
-    from component.cli.reference import agent_toml  # noqa: PLC0415 - --help needs none of it
-    from component.config.describe import toml  # noqa: PLC0415
-    from component.config.toml_file import escape  # noqa: PLC0415
-
-    values = _values(settings)
-    allowed = values.pop("allowed_domains")
-    given = {f"server.{name}": value for name, value in values.items()}
-    if data := os.environ.get(_DATA):
-        given["storage.path"] = toml(escape(data))
-    return agent_toml({**given, "agent.allowed_domains": allowed})
-
-
-def _values(settings: "Settings") -> dict[str, str]:
-    """Return the values that `init` sets, as TOML."""
-    from component.config.describe import toml  # noqa: PLC0415 - --help needs none of it
-    from component.config.toml_file import escape  # noqa: PLC0415
-
-    return {
+    server = {
         "host": toml(escape(settings.server.host)),
         "port": toml(settings.server.port),
         "component_domain": toml(escape(settings.server.address)),
         "component_secret": toml(f"${{{_SECRET_NAME}}}"),
-        "allowed_domains": toml([escape(each) for each in settings.allowed_domains]),
     }
+    allowed_domains = toml([escape(each) for each in settings.allowed_domains])
+    data = os.environ.get(_DATA)
+    if full:
+        values = {f"server.{name}": value for name, value in server.items()}
+        values["agent.allowed_domains"] = allowed_domains
+        if data:
+            values["storage.path"] = toml(escape(data))
+        return agent_toml(values)
+    return starter_toml(
+        {
+            **server,
+            "allowed_domains": allowed_domains,
+            "somebody": toml([f"juliet@{settings.allowed_domains[0]}"]),
+            "data": toml(escape("./data" if data is None else data)),
+        }
+    )
 
 
 def _secret(beside: Path) -> tuple[str, str | None]:

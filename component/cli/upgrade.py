@@ -2,14 +2,11 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import click
 
 from component.cli.frame import Fault, config_option, load_settings
-
-if TYPE_CHECKING:
-    from component.config import Settings
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -80,7 +77,7 @@ def rollback(config: Path, *, discard_newer: bool) -> None:
 
 
 def _storage(config: Path) -> tuple[Path, str]:
-    settings: Settings = load_settings(config)
+    settings = load_settings(config)
     return settings.storage.path, settings.storage.postgres.get_secret_value()
 
 

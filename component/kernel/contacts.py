@@ -57,7 +57,8 @@ class ContactSubsystem:
 
     async def used(self, address: JID, contact: JID) -> None:
         """Note the address at which a contact reaches an agent. Raises StorageError."""
-        if both_addresses(address)[0] != both_addresses(address)[1]:
+        bare, other = both_addresses(address)
+        if bare != other:
             await self.last_addresses.put(contact, address)
 
     def address_of(self, agent: str, person: JID, asked_at: JID | None = None) -> JID:

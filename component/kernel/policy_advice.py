@@ -4,17 +4,15 @@ from collections.abc import Callable, Collection, Iterator
 
 from component.config import Settings
 from component.config.policy import Rule
-from component.kernel.options import make_policy
 from component.policy.entries import EVERYBODY
 from component.policy.globs import pattern, within
 from xep.jid import JID
 
 
-def policy_advice(settings: Settings) -> Iterator[str]:
+def policy_advice(settings: Settings, admits: Callable[[JID], bool]) -> Iterator[str]:
     """Yield a sentence for each entry of the policy that has no effect, or another one than it
-    seems to have, and say what to change. Raises PolicyError.
+    seems to have, and say what to change. `admits` is that of the policy of these settings.
     """
-    admits = make_policy(settings).admits
     users = [JID.parse(each).domain for each in _named(settings.allowed_domains)]
     rules = {f"policy.rules[{index}]": rule for index, rule in enumerate(settings.policy.rules)}
     lists = {

@@ -331,7 +331,7 @@ class Models:
         return [each for each in self._built if any(map(each.is_of, wanted))]
 
     def hand_over(self, built: "Sequence[_Built]") -> None:
-        """Leave these models to somebody else, who closes them."""
+        """Give these models up: their new owner closes them."""
         self._built = [each for each in self._built if each not in built]
 
     def _model(self, section: str) -> Model:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import ClassVar
 
+from component.features.apis import TURNED_ON_BY
 from component.features.apis.settings import OPENAPI, REST
 from component.features.apis.sources import OpenApiSource, RestSource
 from component.features.feature import Feature, Opened
@@ -14,7 +15,7 @@ from component.skills.sources import SkillSource
 class ApisFeature(Feature):
     """The APIs of the settings."""
 
-    reloads: ClassVar = ("rest", "openapi")
+    reloads: ClassVar = TURNED_ON_BY
 
     def sources(self) -> Iterator[SkillSource]:
         """Yield those of the requests, and of the documents on this machine."""

@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from typing import ClassVar
 
 from component.config import Settings
+from component.features.builtins import TURNED_ON_BY
 from component.features.builtins.settings import (
     EMAIL_SEND,
     FILES,
@@ -23,15 +24,7 @@ from component.skills import Skill
 class BuiltinFeature(Feature):
     """Offers the skills, each imported only where it is used."""
 
-    reloads: ClassVar = (
-        "url_fetch",
-        "web_search",
-        "http_webhook",
-        "files",
-        "email_send",
-        "github",
-        "xmpp_send",
-    )
+    reloads: ClassVar = TURNED_ON_BY
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

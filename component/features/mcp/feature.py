@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Iterable
 from typing import ClassVar, Final
 
 from component.features.feature import Feature, Opened
+from component.features.mcp import TURNED_ON_BY
 from component.features.mcp.settings import SERVERS, McpServer
 from component.kernel.check import Check
 from component.kernel.kernel import Kernel
@@ -22,7 +23,7 @@ def mcp_source(server: str, entry: McpServer) -> ExtraSource:
 class McpFeature(Feature):
     """The MCP servers of the settings."""
 
-    reloads: ClassVar = ("mcp",)
+    reloads: ClassVar = TURNED_ON_BY
 
     def remote_sources(self) -> Iterable[SkillSource]:
         """Return a source of skills for each server."""

@@ -8,6 +8,7 @@ import structlog
 from anyio.abc import TaskStatus
 
 from component.features.feature import Feature, Opened
+from component.features.metrics import TURNED_ON_BY
 from component.features.metrics.exposition import Exposition, Pages
 from component.features.metrics.http import MetricsListenError, PageServer
 from component.features.metrics.service_metrics import ServiceMetrics
@@ -22,7 +23,7 @@ _log = structlog.get_logger("component.features.metrics")
 class MetricsFeature(Feature):
     """Serves metrics and health checks over HTTP."""
 
-    reloads: ClassVar = ("metrics",)
+    reloads: ClassVar = TURNED_ON_BY
 
     def open(self, kernel: Kernel) -> Opened:
         """Make the pages."""

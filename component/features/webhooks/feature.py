@@ -12,6 +12,7 @@ from anyio.abc import TaskStatus
 from component import system
 from component.config import Settings
 from component.features.feature import Feature, Opened
+from component.features.webhooks import TURNED_ON_BY
 from component.features.webhooks.app import ANSWER_S, WebhookApp
 from component.features.webhooks.listener import (
     ListenError,
@@ -35,7 +36,7 @@ _log = structlog.get_logger("component.features.webhooks")
 class WebhookFeature(Feature):
     """The listener for webhooks, and the webhooks of the settings."""
 
-    reloads: ClassVar = ("webhooks", "webhook")
+    reloads: ClassVar = TURNED_ON_BY
 
     def open(self, kernel: Kernel) -> Opened:
         """Make the listener."""

@@ -7,6 +7,7 @@ import pytest
 import structlog
 
 from component.app.features import make_settings
+from component.kernel.options import make_policy
 from component.kernel.policy_advice import policy_advice, unknown_skills
 from tests.kit import anyio_backend, service
 
@@ -17,7 +18,7 @@ SERVER = {"component_domain": "agent.example.com", "component_secret": "secret"}
 
 def advice(rules: Any = (), **agent: Any) -> list[str]:
     made = make_settings(server=SERVER, agent=agent, policy={"rules": rules})
-    return list(policy_advice(made))
+    return list(policy_advice(made, make_policy(made).admits))
 
 
 def rule(*skills: str, **more: Any) -> dict[str, Any]:
