@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from component.private import make_directory, open_private
+from component.store.directory import sync_directory
 from component.store.errors import StorageError
 from component.store.schema import Schema, check_version, transaction
 from component.store.sqlite import connect
@@ -44,7 +45,7 @@ def upgrade(connection: "Connection", path: Path, schema: Schema) -> Upgrade:
         os.fsync(file.fileno())
     shutil.rmtree(backup, ignore_errors=True)
     new.rename(backup)
-    _sync(path.parent)
+    sync_directory(path.parent)
     _migrate(connection, schema)
     return made.logged(f"The database {path}")
 
@@ -104,14 +105,6 @@ def _empty_directory(path: Path) -> Path:
     shutil.rmtree(path, ignore_errors=True)
     make_directory(path)
     return path
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _copy(connection: "Connection", path: Path) -> None:
