@@ -16,6 +16,7 @@ import msgspec
 from component.audit.lines import ChainLink, Line, Sealed, read_line, timestamp
 from component.audit.protocol import AuditEvent
 from component.store import StorageError
+from component.store.directory import sync_directory
 
 DIRECTORY: Final = "audit"
 """The directory of the files, within the data directory."""
@@ -184,15 +185,6 @@ class LogWriter:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
-
-
-def sync_directory(directory: Path) -> None:
-    """Sync a directory after files were created in or removed from it. Raises OSError."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

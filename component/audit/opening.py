@@ -19,12 +19,12 @@ from component.audit.files import (
     failing,
     files_in,
     lines_backwards,
-    sync_directory,
 )
 from component.audit.heads import Head, own_head
 from component.audit.lines import ChainLink, Line, Sealed, read_line
 from component.audit.protocol import AuditEvent
 from component.private import make_directory, open_private
+from component.store.directory import sync_directory
 
 CHAIN_FILE: Final = "chain"
 """The file with the name of the audit log under which the database knows it."""

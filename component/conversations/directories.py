@@ -29,6 +29,7 @@ from component.memory_directory.layout import (
     SessionKey,
     file_name,
 )
+from component.store.directory import sync_directory
 
 log = structlog.get_logger("component.memory")
 
@@ -104,8 +105,8 @@ def archive(root: Path, folder: Path, now: float, most_bytes: int) -> Path:
             with contextlib.suppress(OSError):
                 target.unlink()
             raise
-        files.sync_folder(archived)
-        files.sync_folder(folder)
+        sync_directory(archived)
+        sync_directory(folder)
     _limit_archives(root, folder, target, most_bytes)
     return target
 
@@ -145,7 +146,7 @@ def erase(root: Path, folder: Path) -> Forgotten:
         names.append(_ATTACHMENTS)
     if names:
         with files.explained(folder, "written"):
-            files.sync_folder(folder)
+            sync_directory(folder)
     return Forgotten(
         messages=status.messages,
         memories=status.memories,
@@ -256,7 +257,7 @@ def remove_sub_agent(layout: Layout, folder: Path) -> list[str]:
         # `/forget` may delete it at the same time; the rest is removed the next time.
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(folder)
-        files.sync_folder(folder.parent)
+        sync_directory(folder.parent)
     return owners
 
 

@@ -25,8 +25,9 @@ from xep.jid import JID
 from xep.stanza_error import StanzaError
 
 _ID_BYTES: Final = 16
-_PATIENCE_S: Final = 2.0
-_TIME_PATIENCE_S: Final = 0.5
+_INFO_TIMEOUT_S: Final = 2.0
+"""Seconds that a client has to answer what it supports, and its time."""
+_TIME_TIMEOUT_S: Final = 0.5
 """Seconds that a client has to answer with its time."""
 _REMEMBERED_S: Final = 6 * 3600.0
 _MOST_REMEMBERED: Final = 10_000
@@ -100,7 +101,7 @@ class ContactSubsystem:
 
         Takes at most two seconds; does nothing if the client does not answer.
         """
-        with anyio.move_on_after(_PATIENCE_S):
+        with anyio.move_on_after(_INFO_TIMEOUT_S):
             try:
                 await self._info(client, at)
             except StanzaError:
@@ -150,7 +151,7 @@ class TimeZones:
         """
         if not client.resource or not any(each.var == ENTITY_TIME for each in info.features):
             return
-        with anyio.move_on_after(_TIME_PATIENCE_S):
+        with anyio.move_on_after(_TIME_TIMEOUT_S):
             try:
                 found = await self._ask(client, at)
             except StanzaError:

@@ -19,6 +19,7 @@ from typing import Generic, NamedTuple, TypeVar
 import anyio
 
 from component.private import make_directory
+from component.store.directory import sync_directory
 from component.store.errors import StorageError
 
 K = TypeVar("K", bound=Hashable)
@@ -130,7 +131,7 @@ def make_folder(root: Path, folder: Path) -> None:
             with explained(step, "made"):
                 with contextlib.suppress(FileExistsError):
                     step.mkdir(mode=0o700)
-                sync_folder(step.parent)
+                sync_directory(step.parent)
                 found = step.lstat()
         _must_be_directory(step, found)
 
@@ -195,7 +196,7 @@ def replace(path: Path, data: bytes) -> None:
             with contextlib.suppress(OSError):
                 new.unlink(missing_ok=True)
             raise
-        sync_folder(path.parent)
+        sync_directory(path.parent)
 
 
 def append(
@@ -225,7 +226,7 @@ def append(
                     os.ftruncate(descriptor, size)
                 raise
             if not size:
-                sync_folder(path.parent)
+                sync_directory(path.parent)
             return _state(before), state_of_open(descriptor)
         finally:
             os.close(descriptor)
@@ -239,15 +240,6 @@ def remove(path: Path) -> bool:
         except (FileNotFoundError, NotADirectoryError):
             return False
     return True
-
-
-def sync_folder(folder: Path) -> None:
-    """Sync the names in a directory to the disk. Raises OSError."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def open_file(path: Path, flags: int) -> int:

@@ -35,6 +35,7 @@ from component.personas.packages import (
 )
 from component.personas.personas import Personas
 from component.skills.errors import printable
+from component.store.directory import sync_directory
 
 log = structlog.get_logger("component.memory")
 
@@ -185,7 +186,7 @@ class OwnPersonas:
         existed = files.remove(folder / MANIFEST)
         with files.explained(folder, "removed"):
             shutil.rmtree(folder)
-            files.sync_folder(folder.parent)
+            sync_directory(folder.parent)
         return existed
 
 

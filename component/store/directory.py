@@ -121,6 +121,15 @@ def home_of(directory: Path) -> str:
     return found.decode()
 
 
+def sync_directory(directory: Path) -> None:
+    """Sync a directory after files were created in or removed from it. Raises OSError."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def is_used(directory: Path) -> bool:
     """Whether a service has used the data directory before. Blocks."""
     return (directory / _NAME).exists()

@@ -30,18 +30,18 @@ _BACKUP: Final = "before_upgrade"
 _DISCARDED: Final = "discarded"
 _REHEARSAL: Final = "rehearsal"
 _STRUCTURE: Final = """
-WITH ours AS (SELECT oid FROM pg_class
-              WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r')
+WITH tables AS (SELECT oid FROM pg_class
+                WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r')
 SELECT concat_ws(' ', attrelid::regclass, attname, format_type(atttypid, atttypmod), attcollation,
                  attnotnull, attidentity, pg_get_expr(adbin, adrelid))
-FROM pg_attribute JOIN ours ON attrelid = oid
+FROM pg_attribute JOIN tables ON attrelid = oid
     LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
 WHERE attnum > 0 AND NOT attisdropped
-UNION SELECT pg_get_indexdef(indexrelid, 0, true) FROM pg_index JOIN ours ON indrelid = oid
+UNION SELECT pg_get_indexdef(indexrelid, 0, true) FROM pg_index JOIN tables ON indrelid = oid
 UNION SELECT concat_ws(' ', conrelid::regclass, pg_get_constraintdef(pg_constraint.oid, true))
-    FROM pg_constraint JOIN ours ON conrelid = ours.oid
+    FROM pg_constraint JOIN tables ON conrelid = tables.oid
 UNION SELECT pg_get_triggerdef(pg_trigger.oid, true)
-    FROM pg_trigger JOIN ours ON tgrelid = ours.oid WHERE NOT tgisinternal
+    FROM pg_trigger JOIN tables ON tgrelid = tables.oid WHERE NOT tgisinternal
 UNION SELECT proname || ' ' || regexp_replace(prosrc, '\\s+', ' ', 'g')
     FROM pg_proc WHERE pronamespace = current_schema()::regnamespace
 """
@@ -167,7 +167,7 @@ def _migrate(connection: "Connection", schema: Schema, version: int) -> None:
 
 
 def _copy(connection: "Connection", source: str, target: str) -> None:
-    """Make a copy of our tables in a schema, and enter it."""
+    """Make a copy of the tables in a schema, and enter it."""
     (statements,) = _row(connection.execute("SELECT statements FROM versions"))
     _make_schema(connection, target, msgspec.json.decode(statements, type=list[str]))
     for table in _tables(connection, target):

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from component.private import make_directory, open_private
+from component.store.directory import sync_directory
 from component.store.errors import StorageError
 from component.store.schema import Schema, check_version, transaction
 from component.store.sqlite import connect
@@ -44,7 +45,7 @@ def upgrade(connection: "Connection", path: Path, schema: Schema) -> Upgrade:
         os.fsync(file.fileno())
     shutil.rmtree(backup, ignore_errors=True)
     new.rename(backup)
-    _sync(path.parent)
+    sync_directory(path.parent)
     _migrate(connection, schema)
     return made.logged(f"The database {path}")
 
@@ -106,14 +107,6 @@ def _empty_directory(path: Path) -> Path:
     return path
 
 
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _copy(connection: "Connection", path: Path) -> None:
     import sqlite3  # noqa: PLC0415
 
@@ -146,7 +139,7 @@ def _rehearsed(copy: Path, path: Path, schema: Schema) -> Mapping[str, str]:
                 for statement in schema.statements("sqlite"):
                     expected.execute(statement)
                 check_structure(name, schema, _structure(connection), _structure(expected))
-            tables = {table.name: "" for table in schema.tables_of("sqlite") if table.is_work}
+            tables = [table.name for table in schema.tables_of("sqlite") if table.is_work]
             return _contents(connection, tables)
     finally:
         for each in copy.parent.glob(f"{file.name}*"):
@@ -186,14 +179,14 @@ def _structure(connection: "Connection") -> set[str]:
     return found
 
 
-def _contents(connection: "Connection", tables: Mapping[str, str]) -> Mapping[str, str]:
+def _contents(connection: "Connection", tables: Iterable[str]) -> Mapping[str, str]:
     """Return the number of rows and a digest of each of these tables."""
     return {name: _digest(connection, name) for name in tables}
 
 
 def _digest(connection: "Connection", table: str) -> str:
     count = total = 0
-    for row in connection.execute(f"SELECT * FROM {table}"):  # noqa: S608 - a name of ours
+    for row in connection.execute(f"SELECT * FROM {table}"):  # noqa: S608 - the name of a table
         count += 1
         total += int.from_bytes(blake2b(repr(row).encode(), digest_size=8).digest())
     return f"{count} {total % 2**64:x}"

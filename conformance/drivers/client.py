@@ -215,11 +215,8 @@ class _Session:
         self._attempt = error  # there may be other addresses
 
     def _not_authenticated(self, _event: object) -> None:
-        xmpp, jid, (jid_option, password_option) = (
-            self._xmpp,
-            self._account.jid,
-            self._account.options,
-        )
+        xmpp, jid = self._xmpp, self._account.jid
+        jid_option, password_option = self._account.options
         offered = ", ".join(sorted(xmpp.plugin["feature_mechanisms"].mech_list)) or "none"
         if self._refusals:
             why = (

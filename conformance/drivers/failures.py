@@ -17,14 +17,14 @@ def no_connection(peer: str, error: BaseException | str | None) -> DriverError:
             " /etc/hosts."
         )
     refuses = getattr(error, "errno", None) == errno.ECONNREFUSED or "refused" in str(error)
-    if refuses or "Connect call failed" in str(error):  # how asyncio says it of several addresses
+    if refuses or "Connect call failed" in str(error):  # asyncio's text for several addresses
         return DriverError(
             f"{peer} refuses connections: start the server, and name the host and the port on"
             " which it listens with --host and --port."
         )
     why = f" ({error})" if error else ""
     return DriverError(
-        f"No connection to {peer}{why}: check --host and --port, and that no firewall is between."
+        f"No connection to {peer}{why}: check --host and --port, and that no firewall blocks it."
     )
 
 
@@ -60,11 +60,11 @@ def no_answer(peer: str, seconds: float) -> DriverError:
 
 
 def ended(peer: str, condition: str, option: str) -> DriverError:
-    """Return the error if the server ended the stream; `option` names the domain that we said."""
+    """Return the error if the server ended the stream; `option` gives the domain."""
     why = f" ({condition})" if condition else ""
     advice = {
         "host-unknown": f"it does not serve the domain of {option}: correct it, or --host",
-        "conflict": f"somebody else is connected as the same: use another {option}",
+        "conflict": f"another client is connected with this address: use another {option}",
         "invalid-namespace": "--port has to name another one of its ports",
     }.get(condition, "its log may say why")
     return DriverError(f"{peer} ended the stream before the log-in{why}: {advice}.")

@@ -112,24 +112,23 @@ class CommandsHandler:
         offer = self._offer(asked.node, request.principal)
         lang = asked.lang or request.stanza.lang
         session = self._sessions.begin(request.sender, request.to.bare, offer.node, lang)
-        if offer.prepare is not None:
-            return self._prepared(session, offer.prepare(_asked(session)))
-        if properties_of(offer.schema):
+        if offer.prepare is not None or properties_of(offer.schema):
             return self._ask(session, offer)
         return self._run(session, offer, msgspec.Raw(b"{}"))
 
-    async def _prepared(
-        self, session: CommandSession, preparing: Awaitable[Offer], misfit: Misfit | None = None
+    def _ask(
+        self, session: CommandSession, offer: Offer, misfit: Misfit | None = None
+    ) -> Command | Awaitable[Command]:
+        """Return the form; with `misfit` again, and what is wrong with it."""
+        if offer.prepare is None:
+            return self._show(session, offer, misfit)
+        return self._prepare(session, offer.prepare(_asked(session)), misfit)
+
+    async def _prepare(
+        self, session: CommandSession, preparing: Awaitable[Offer], misfit: Misfit | None
     ) -> Command:
         with self._ended_by_error(session):
-            return self._ask(session, await preparing, misfit)
-
-    def _ask_again(
-        self, session: CommandSession, offer: Offer, misfit: Misfit
-    ) -> Command | Awaitable[Command]:
-        if offer.prepare is None:
-            return self._ask(session, offer, misfit)
-        return self._prepared(session, offer.prepare(_asked(session)), misfit)
+            return self._show(session, await preparing, misfit)
 
     def _offer(self, node: str, principal: JID) -> Offer:
         offer = find_offer(self._offers, node, principal)
@@ -138,7 +137,7 @@ class CommandsHandler:
         return offer
 
     @staticmethod
-    def _ask(session: CommandSession, offer: Offer, misfit: Misfit | None = None) -> Command:
+    def _show(session: CommandSession, offer: Offer, misfit: Misfit | None) -> Command:
         # Some clients do not show the note of a command that is executing.
         said = () if misfit is None else (misfit.sentence,)
         form = schema_form(
@@ -173,7 +172,7 @@ class CommandsHandler:
         try:
             json = form_values(form, offer.schema, offer.form_type)
         except InvalidForm as error:
-            return self._ask_again(session, offer, _misfit_of(offer.schema, error.reasons))
+            return self._ask(session, offer, _misfit_of(offer.schema, error.reasons))
         return self._run(session, offer, json)
 
     def _run(
@@ -218,7 +217,7 @@ class CommandsHandler:
     ) -> Command | Awaitable[Command]:
         if isinstance(outcome, Misfit):
             if properties_of(offer.schema):
-                return self._ask_again(session, offer, outcome)
+                return self._ask(session, offer, outcome)
             notes: tuple[Note, ...] = (Note(type="error", text=outcome.sentence),)
             form = None
         else:
@@ -427,7 +426,7 @@ class CommandOffers:
         command = self._commands.get(name, self._commands.asking(principal))
         if command is None:
             return None
-        return Offer(
+        offer = Offer(
             node=node,
             title=command.title,
             about=f"{command.about}.",
@@ -435,13 +434,13 @@ class CommandOffers:
             form_type=None,
             rank=0 if command.group == "everyday" else 2 if command.who == "everybody" else 3,
             run=lambda asked, json: self._do(command, asked, json),
-            prepare=partial(self._prepare, command) if command.choices else None,
         )
+        if not command.choices:
+            return offer
+        return msgspec.structs.replace(offer, prepare=partial(self._prepare, command, offer))
 
-    async def _prepare(self, command: AnyCommand, asked: AdHocRequest) -> Offer:
+    async def _prepare(self, command: AnyCommand, offer: Offer, asked: AdHocRequest) -> Offer:
         """Return a command with the values that a person can choose. Raises StorageError."""
-        offer = self.get(f"{_COMMAND}{command.name}", asked.principal)
-        assert offer is not None, "the principal has just chosen it"
         asking = self._commands.asking(asked.principal, asked.target, asked.lang, asked.requester)
         properties = dict(command.schema["properties"])
         for param, choices in command.choices.items():
@@ -455,9 +454,7 @@ class CommandOffers:
                 words = ("title", "description")
                 kept = {key: properties[param][key] for key in words if key in properties[param]}
                 properties[param] = {**kept, "anyOf": constants}
-        return msgspec.structs.replace(
-            offer, schema={**command.schema, "properties": properties}, prepare=None
-        )
+        return msgspec.structs.replace(offer, schema={**command.schema, "properties": properties})
 
     async def _do(self, command: AnyCommand, asked: AdHocRequest, json: msgspec.Raw) -> Outcome:
         asking = self._commands.asking(asked.principal, asked.target, asked.lang, asked.requester)

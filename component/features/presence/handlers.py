@@ -179,8 +179,7 @@ class PresenceHandler:
         """End a subscription, because another address of the same agent has taken its place."""
         owner, contact = subscription.owner, subscription.contact
         await self._subscriptions.remove(owner, contact)
-        self._send(Presence(type="unavailable", from_=online(owner), to=contact))
-        self._send(Presence(type="unsubscribed", from_=owner, to=contact))
+        self._revoke(owner, contact)
         if subscription.ask or subscription.state == "both":
             self._send(Presence(type="unsubscribe", from_=owner, to=contact))
 
@@ -203,8 +202,7 @@ class PresenceHandler:
             return
         await self._contacts.stop(owner, contact)
         if await self._subscriptions.remove(owner, contact):
-            self._send(Presence(type="unavailable", from_=online(owner), to=contact))
-            self._send(Presence(type="unsubscribed", from_=owner, to=contact))
+            self._revoke(owner, contact)
 
     async def subscribed(self, request: Request[None]) -> None:
         """Note that the contact shows us its presence (§3.1.6), if we have asked for that."""
@@ -272,7 +270,7 @@ class PresenceHandler:
         """Send unavailable presence to every subscriber, before the stream is closed."""
 
         def unavailable(each: Subscription) -> Iterable[Presence]:
-            return (Presence(type="unavailable", from_=online(each.owner), to=each.contact),)
+            return (self._unavailable(each.owner, each.contact),)
 
         await self._tell_all(unavailable, 0)
 
@@ -294,6 +292,13 @@ class PresenceHandler:
                     await delivery.settled()
                 await anyio.sleep(pause_s)
             page = await self._subscriptions.receivers(page[-1], _PAGE)
+
+    def _revoke(self, owner: JID, contact: JID) -> None:
+        self._send(self._unavailable(owner, contact))
+        self._send(Presence(type="unsubscribed", from_=owner, to=contact))
+
+    def _unavailable(self, owner: JID, to: JID) -> Presence:
+        return Presence(type="unavailable", from_=online(owner), to=to)
 
     def _available(self, owner: JID, to: Address) -> Presence:
         host: Host = "component" if owner.local is None else "agent"

@@ -30,7 +30,6 @@ from component.features.proposals.draft import (
     writing_prompt,
 )
 from component.kernel.kernel import Kernel
-from component.memory_directory.files import sync_folder
 from component.private import make_directory
 from component.skill_directories.approvals import Approvals
 from component.skill_directories.content import (
@@ -47,6 +46,7 @@ from component.skills.errors import InvalidParam, SkillError, SkillLoadError, pr
 from component.skills.outputs import Output, SkillResult
 from component.skills.skill import Skill
 from component.skills.sources import Offer
+from component.store.directory import sync_directory
 from component.store.errors import StorageError
 from xep.jid import JID
 
@@ -105,7 +105,7 @@ class ProposalFolder:
             if target.exists():
                 target.rename(old)
             made.rename(target)
-            sync_folder(self._directory)
+            sync_directory(self._directory)
             shutil.rmtree(old, ignore_errors=True)
         except BaseException:
             shutil.rmtree(made, ignore_errors=True)

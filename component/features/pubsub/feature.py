@@ -43,8 +43,7 @@ class _Views:
 
     def __init__(self, kernel: Kernel) -> None:
         self._pubsub = kernel.pubsub
-        self._profiles = kernel.environment.catalog.profiles
-        self._default = kernel.stream.addresses.default
+        self._addresses = kernel.stream.addresses
         self._changed = anyio.Event()
         kernel.environment.catalog.registry.listen(self.changed)
 
@@ -59,8 +58,7 @@ class _Views:
             await self._changed.wait()
             self._changed = anyio.Event()
             try:
-                agents = (profile.address for profile in self._profiles.values())
-                for address in dict.fromkeys((self._default, *agents)):
+                for address in self._addresses.all():
                     await self._pubsub.refresh(address)
             except StorageError as error:
                 log_failure(_log, "cannot notify subscribers of what has changed", error)

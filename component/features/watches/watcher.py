@@ -196,10 +196,10 @@ class Watcher:
         rows = await self._storage.read(watch_rows.rows)
         self._watches.clear()
         self._watches.update({row.watch.id: row.watch for row in rows})
+        self._source_of = {watch.id: self.source_of(watch) for watch in self._watches.values()}
         wanted: dict[Source, dict[str, Watch]] = {}
-        for watch in self._watches.values():
-            source = self._source_of[watch.id] = self.source_of(watch)
-            wanted.setdefault(source, {})[watch.id] = watch
+        for id_, source in self._source_of.items():
+            wanted.setdefault(source, {})[id_] = self._watches[id_]
         before = self._account_nodes()
         for source in self._sources.keys() - wanted.keys():
             self._drop(source)

@@ -42,6 +42,10 @@ class ComponentAddresses:
         """The domain: it answers stanzas without a ``to``, and sends what no agent does."""
         return self._domain
 
+    def all(self) -> tuple[JID, ...]:
+        """Return the bare addresses: the domain, and that of each agent."""
+        return self._domain, *map(self.address_of, sorted(self._agents))
+
     def find(self, text: str | None, *, iq: bool) -> tuple[JID, Host | None]:
         """Return the address in the ``to`` of a stanza, and what it is; None if nothing here has
         it. ``iq`` says whether the stanza is an IQ. Never raises.
@@ -101,6 +105,10 @@ class AccountAddresses:
     def default(self) -> JID:
         """The account. The server adds the resource to outgoing stanzas (RFC 6120 §8.1.2.1)."""
         return self._account
+
+    def all(self) -> tuple[JID, ...]:
+        """Return the account."""
+        return (self._account,)
 
     def find(self, text: str | None, *, iq: bool) -> tuple[JID, Host | None]:
         """Return the account, if the text is its bare address or one of its resources."""

@@ -39,6 +39,14 @@ def test_an_iq_to_the_resource_that_is_online_is_one_to_the_bare_address() -> No
         assert host is not None
 
 
+def test_all_addresses_are_the_domain_and_those_of_agents_or_the_account() -> None:
+    domain = JID.parse(DOMAIN)
+    several = ComponentAddresses(domain, frozenset(("second", "assistant")))
+    agents = [JID.parse(f"{name}@{DOMAIN}") for name in ("assistant", "second")]
+    assert several.all() == (domain, *agents)
+    assert CLIENT.all() == (JID.parse(ACCOUNT),)
+
+
 @pytest.mark.parametrize("iq", [True, False])
 @pytest.mark.parametrize(
     ("text", "host"),
