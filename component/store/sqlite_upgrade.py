@@ -193,7 +193,7 @@ def _contents(connection: "Connection", tables: Mapping[str, str]) -> Mapping[st
 
 def _digest(connection: "Connection", table: str) -> str:
     count = total = 0
-    for row in connection.execute(f"SELECT * FROM {table}"):  # noqa: S608 - a name of ours
+    for row in connection.execute(f"SELECT * FROM {table}"):  # noqa: S608 - a table of the schema
         count += 1
         total += int.from_bytes(blake2b(repr(row).encode(), digest_size=8).digest())
     return f"{count} {total % 2**64:x}"
