@@ -15,18 +15,15 @@ from hypothesis import strategies as st
 
 from component import logs
 from component.logs import MAX_EXCEPTION, MAX_LINE, MAX_VALUE, exception_text, shortened, visible
-from tests.logs import plain_logs
+from tests.logs import restored_logs
 
 FORGED = "2026-11-22 12:00:00 [info     ] approved by admin"
 
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers, root.level
-    yield
-    root.handlers, root.level = handlers, level
-    plain_logs()
+    with restored_logs():
+        yield
 
 
 def written(style: logs.Format, *, error: BaseException | None = None, **values: Any) -> str:

@@ -16,7 +16,7 @@ from component.models.protocol import ModelRequest
 from component.skills import skill
 from tests.component.features.installed_skills.world import install
 from tests.kit import AGENT, Kit, Peer, Script, anyio_backend, service
-from tests.logs import plain_logs
+from tests.logs import restored_logs
 from tests.servers.talk import execute
 from xep.disco import InfoQuery
 from xep.fluux_agent.execute import Accepted
@@ -57,11 +57,8 @@ params.text = "Romeo has come or gone."
 @pytest.fixture(autouse=True)
 def _same_log() -> Iterator[None]:
     """The tests after these have the log of those before."""
-    root = logging.getLogger()
-    handlers, level = root.handlers, root.level
-    yield
-    root.handlers, root.level = handlers, level
-    plain_logs()
+    with restored_logs():
+        yield
 
 
 async def outcome(peer: Peer, name: str, **params: object) -> str:

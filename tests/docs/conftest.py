@@ -1,6 +1,5 @@
 """What the tests of the guides share: the command line in the process of the test."""
 
-import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from click.testing import CliRunner
 from component.cli.frame import ExitCode
 from component.cli.group import group
 from tests.component.sandbox.unreported import no_confinement_report
-from tests.logs import plain_logs
+from tests.logs import restored_logs
 from tests.servers.agent_process import environment
 
 __all__ = ["commands", "no_confinement_report"]
@@ -23,8 +22,6 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Comman
     """Run a command line of a guide in the directory of the test; return what it prints, or its
     error if it ends with another code than 0.
     """
-    root = logging.getLogger()
-    handlers, level = root.handlers, root.level
 
     def run(line: str, *more: str, code: int = ExitCode.OK, **variables: str) -> str:
         program, *words = line.split()
@@ -34,6 +31,5 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Comman
         assert done.exit_code == code, (done.output, done.exception)
         return done.stdout if code == ExitCode.OK else done.stderr
 
-    yield run
-    root.handlers, root.level = handlers, level
-    plain_logs()
+    with restored_logs():
+        yield run

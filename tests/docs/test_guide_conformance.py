@@ -1,7 +1,5 @@
 """The guide of the conformance kit: its commands run where only its installation is."""
 
-import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.packaging.releases import copy_sources
 from tests.servers.guides import DOCS, block, fill
 from tests.servers.site import AGENT, Site, site
 
@@ -20,48 +19,27 @@ GUIDE = DOCS / "how-to" / "conformance.md"
 WHEELS = Path(sys.prefix) / "wheelhouse"
 LIMIT_S = 300.0
 Shell = Callable[..., str]
-
-
-PROJECT = ("pyproject.toml", "README.md", "LICENSE")
-PACKAGES = ("component", "conformance", "demo_server", "protocol_schemas", "xep", "xmpp_agent")
 OFFLINE = {"PIP_NO_INDEX": "1", "PIP_NO_COMPILE": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-
-
-def built(directory: Path) -> Path:
-    """Return a directory with the wheel of this project."""
-    assert WHEELS.exists(), f"{WHEELS} is missing: run tests/tools/wheelhouse.sh"
-    sources, wheels = directory / "sources", directory / "wheels"
-    sources.mkdir()
-    for name in PROJECT:
-        shutil.copy(DOCS.parent / name, sources)
-    for name in PACKAGES:  # without files of earlier builds
-        shutil.copytree(DOCS.parent / name, sources / name)
-    subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", wheels, sources],
-        env={**os.environ, **OFFLINE, "PIP_FIND_LINKS": str(WHEELS)},
-        check=True,
-        timeout=LIMIT_S,
-    )
-    return wheels
 
 
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     """Run a command line of the guide in a new virtual environment; return what it prints."""
+    assert WHEELS.exists(), f"{WHEELS} is missing: run tests/tools/wheelhouse.sh"
     environment = tmp_path_factory.mktemp("clean")
     subprocess.run([sys.executable, "-m", "venv", environment], check=True, timeout=LIMIT_S)
-    wheels = built(tmp_path_factory.mktemp("wheels"))
+    checkout = copy_sources(tmp_path_factory.mktemp("checkout") / "sources")
 
-    def run(line: str, **variables: str) -> str:
+    def run(line: str, directory: Path = environment, **variables: str) -> str:
         done = subprocess.run(
             line,
             shell=True,
-            cwd=environment,
+            cwd=directory,
             env={
                 "PATH": f"{environment}/bin:/usr/bin:/bin",
                 "HOME": str(environment),
                 **OFFLINE,
-                "PIP_FIND_LINKS": f"{WHEELS} {wheels}",
+                "PIP_FIND_LINKS": str(WHEELS),
                 **variables,
             },
             capture_output=True,
@@ -72,7 +50,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    run(block(GUIDE, "install"))
+    run(block(GUIDE, "install"), checkout)
     return run
 
 

@@ -5,7 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -91,18 +91,15 @@ class Chroot:
             start_new_session=True,
         )
         watchdog = Watchdog(process.pid)
-        try:
-            assert process.stderr is not None
-            wait_until_connected(process.stderr)
-            yield
+
+        def terminate() -> None:
             (child,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
             os.kill(int(child), signal.SIGTERM)
-            said = process.stderr.read()
-            assert process.wait() == 0, said
+
+        try:
+            with connected(process, terminate):
+                yield
         finally:
-            process.kill()
-            process.wait()
-            process.stderr.close()
             watchdog.stop()
 
     def _inside(self, *command: str) -> list[str]:
@@ -110,7 +107,26 @@ class Chroot:
         return [*alone, f"--root={self.root}", "--wd=/", "--mount-proc", *command]
 
 
-def wait_until_connected(log: IO[str]) -> None:
+@contextlib.contextmanager
+def connected(process: subprocess.Popen[str], terminate: Callable[[], None]) -> Iterator[None]:
+    """Wait until the service of a process is connected; `terminate` ends it gracefully after the
+    context. No error leaves the process running.
+    """
+    log = process.stderr
+    assert log is not None
+    try:
+        _wait_until_connected(log)
+        yield
+        terminate()
+        said = log.read()
+        assert process.wait() == 0, said
+    finally:
+        process.kill()
+        process.wait()
+        log.close()
+
+
+def _wait_until_connected(log: IO[str]) -> None:
     """Read the log of a service until it is connected."""
     said = []
     for line in log:

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 import sysconfig
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.component.cli.embedded import Embedded, embedded_server
-from tests.packaging.chroots import wait_until_connected
+from tests.packaging.chroots import connected
 from tests.packaging.releases import NEWER, ROOT, build, copy_sources, newer_sources, run
 from tests.servers.guides import block
 from tests.servers.talk import PING
@@ -54,17 +53,8 @@ class Release:
             stderr=subprocess.PIPE,
             text=True,
         )
-        try:
-            assert process.stderr is not None
-            wait_until_connected(process.stderr)
+        with connected(process, process.terminate):
             yield
-            process.send_signal(signal.SIGTERM)
-            said = process.stderr.read()
-            assert process.wait() == 0, said
-        finally:
-            process.kill()
-            process.wait()
-            process.stderr.close()
 
 
 def installed(sources: Path) -> Path:

@@ -4,28 +4,20 @@ process of its own, which takes a second to start (`tests/component/cli/test_doc
 
 import contextlib
 import json
-import logging
 from pathlib import Path
 
 from click.testing import CliRunner, Result
 
 from component.cli.group import group
-from tests.logs import plain_logs
+from tests.logs import restored_logs
 from tests.servers.agent_process import environment
 
 
 def run(directory: Path, *words: str, secret: str = "", **settings: object) -> Result:
     """Run a command in a directory, with settings such as `server__port=1` in its environment."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
     given = {**environment(**settings), "AGENT_SECRET": secret}
-    try:
-        with contextlib.chdir(directory):
-            return CliRunner().invoke(group, words, env=dict(given))
-    finally:
-        # Commands send the logs of the process to their own stderr, which is gone.
-        root.handlers[:], root.level = handlers, level
-        plain_logs()
+    with restored_logs(), contextlib.chdir(directory):
+        return CliRunner().invoke(group, words, env=dict(given))
 
 
 def doctor(

@@ -1,6 +1,5 @@
 """What the tests of commands share: a server, and a directory with an agent.toml for it."""
 
-import logging
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from component.cli.group import group
 from component.kernel.check import Check
 from tests.component.cli.embedded import Embedded, embedded_server
 from tests.component.sandbox.unreported import no_confinement_report
-from tests.logs import plain_logs
+from tests.logs import restored_logs
 from tests.servers.agent_process import environment
 
 __all__ = ["RunCommand", "check_sandbox", "command", "embedded", "no_confinement_report"]
@@ -53,8 +52,6 @@ def command(
     the secret.
     """
     monkeypatch.setattr(checks, "check_sandbox", check_sandbox)
-    root = logging.getLogger()
-    handlers, level = root.handlers, root.level
     monkeypatch.chdir(tmp_path)
     Path("agent.toml").write_text(embedded.agent_toml())
 
@@ -67,7 +64,5 @@ def command(
         assert embedded.secret not in result.output
         return result
 
-    yield run
-    # Commands send the logs of the process to their own stderr, which is gone.
-    root.handlers, root.level = handlers, level
-    plain_logs()
+    with restored_logs():
+        yield run

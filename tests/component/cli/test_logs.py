@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from component import logs
-from tests.logs import plain_logs
+from tests.logs import restored_logs
 
 
 class Terminal(io.StringIO):
@@ -22,12 +22,9 @@ class Terminal(io.StringIO):
 def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    root = logging.getLogger()
-    handlers, level = root.handlers, root.level
-    yield
-    root.handlers, root.level = handlers, level
+    with restored_logs():
+        yield
     logging.getLogger("httpx2").setLevel(logging.NOTSET)
-    plain_logs()
 
 
 def lines(stream: io.StringIO) -> list[dict[str, object]]:

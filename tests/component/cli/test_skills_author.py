@@ -1,7 +1,6 @@
 """`xmpp-agent skills new|call|test`: what authors do, without a server and a configuration."""
 
 import json
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from component.cli.frame import ExitCode
 from component.cli.group import group
-from tests.logs import plain_logs
+from tests.logs import restored_logs
 
 MENU = '''
 from typing import Literal
@@ -48,14 +47,10 @@ def dinner() -> tuple[Output, ...]:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    root = logging.getLogger()
-    handlers, level = root.handlers, root.level
     monkeypatch.chdir(tmp_path)
     (tmp_path / "menu.py").write_text(MENU)
-    yield tmp_path
-    # Commands send the logs of the process to their own stderr, which is gone.
-    root.handlers, root.level = handlers, level
-    plain_logs()
+    with restored_logs():
+        yield tmp_path
 
 
 def skills(*arguments: str, code: int = ExitCode.OK, said: str = "") -> Result:

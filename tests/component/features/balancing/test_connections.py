@@ -239,7 +239,7 @@ async def test_connections_stay_while_the_database_is_away() -> None:
         world.database.is_away = True
         second = world.start()
         world.database.notify()
-        await anyio.lowlevel.checkpoint()
+        await anyio.wait_all_tasks_blocked()
         assert first.open == 2
         world.database.is_away = False
         await counts(first, second, become=(1, 1))
