@@ -25,6 +25,7 @@ from component.config.kinds import EMPTY, Domains, Later, OnUse, different_names
 from component.config.limits import RequestLimits, Tasks
 from component.config.llm import LLM
 from component.config.memory import Memory, Session
+from component.config.peers import Peers
 from component.config.policy import Agent, Policy
 from component.config.sections import Top
 from component.config.server import Server
@@ -70,6 +71,7 @@ class Settings(BaseModel):
     server: Server
     agent: OnUse[Agent] = EMPTY
     policy: OnUse[Policy] = EMPTY
+    peer: OnUse[Peers] = ()
     limits: OnUse[RequestLimits] = EMPTY
     tasks: OnUse[Tasks] = EMPTY
     conformance: OnUse[Conformance] = EMPTY

@@ -14,7 +14,7 @@ from component.link.router.router import RouterOptions
 from component.link.router.work import Shares
 from component.memory.knowledge import Knowledge
 from component.memory.skills import memory_fixtures, memory_skills
-from component.policy import Policy, Rule
+from component.policy import PeerRule, Policy, Rule
 from component.policy.entries import read_admins
 from component.policy.flows import Flow, Flows
 from component.skills import Registry, Skill
@@ -95,6 +95,10 @@ def make_policy(settings: Settings) -> Policy:
             *_may_propose(settings, admins),
         ],
         confirm=settings.policy.confirm,
+        peers=[
+            PeerRule(peer.name, peer.jid, peer.offers, peer.believed_domains)
+            for peer in settings.peer
+        ],
     )
 
 

@@ -102,7 +102,12 @@ class TaskSubsystem:
         self.approvers = Approvers(
             catalog.asking, contacts.persons, settings.policy.confirm_expires_s
         )
-        self.gate = Gate(catalog.view, make_flows(settings), monitoring.recorder)
+        self.gate = Gate(
+            catalog.view,
+            make_flows(settings),
+            monitoring.recorder,
+            lambda: catalog.rights.policy,
+        )
         self.pause_gate = PauseGate(
             catalog.admins, self._retry_after_s, monitoring.full, monitoring.refused
         )

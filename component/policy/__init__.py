@@ -1,6 +1,15 @@
 """Access control: which senders are admitted, and which skills each of them may use."""
 
 from component.policy.entries import BadEntry, PolicyError
-from component.policy.policy import ConfirmationRule, Policy, Rule, ViewKey, When
+from component.policy.policy import ConfirmationRule, PeerRule, Policy, Rule, ViewKey, When
 
-__all__ = ["BadEntry", "ConfirmationRule", "Policy", "PolicyError", "Rule", "ViewKey", "When"]
+__all__ = [
+    "BadEntry",
+    "ConfirmationRule",
+    "PeerRule",
+    "Policy",
+    "PolicyError",
+    "Rule",
+    "ViewKey",
+    "When",
+]

@@ -6,6 +6,7 @@ from typing import Literal, NewType
 
 import msgspec
 
+from component.agent_addresses import canonical_address
 from component.policy.entries import EntryReader
 from component.policy.globs import pattern
 from xep.jid import JID
@@ -17,9 +18,11 @@ _MAX_CACHED_CHARACTERS = 256
 ViewKey = NewType("ViewKey", int)
 """The rules that a principal passes. Principals with equal views may use the same skills, so values
 computed for one view (a list of skills, its version hash) hold for all of them. Bit 0 is set
-if the principal is admitted, bit n + 1 if it passes rule n."""
+if the principal is admitted, bit 1 if it is an account, bit n + 2 if it passes rule n. The view of
+peer n is -1 - n."""
 
 _ADMITTED = 1
+_ACCOUNT = 2
 
 When = Literal["destructive", "always", "never"]
 """Skills that need confirmation: destructive ones, all, or none that people execute directly."""
@@ -51,12 +54,27 @@ class ConfirmationRule(msgspec.Struct, frozen=True):
     approvers: tuple[JID, ...] = ()
 
 
+class PeerRule(msgspec.Struct, frozen=True):
+    """An agent elsewhere that may use the skills whose names match `offers`, in the names of people
+    of the domains `origins`. `name` begins the names of its own skills.
+    """
+
+    name: str
+    jid: str
+    offers: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+
+
 class _Gate:
     """Two lists, both of which a principal must pass."""
 
     def __init__(self, jids: frozenset[JID] | None, domains: frozenset[str] | None) -> None:
         self._jids = jids
         self._domains = domains
+
+    def knows(self, domain: str) -> bool:
+        """Whether the lists say who of a domain passes."""
+        return self._domains is None or domain in self._domains
 
     def passes(self, principal: JID) -> bool:
         return (self._domains is None or principal.domain in self._domains) and (
@@ -75,6 +93,10 @@ class Policy:
     `allowed_jids` is a bare JID; a domain alone means that address itself, not its users.
     An entry of `allowed_domains` does not cover subdomains.
 
+    A peer is an agent, not a person: it is admitted whatever the lists say, and may use only what
+    it is offered, never a skill of another peer. A service that is not a peer, which has no
+    localpart, may use nothing.
+
     Raises PolicyError with all invalid entries: those that are not addresses, those with
     a resource, and those that servers interpret differently from RFC 7622, because access would
     then be given to a different account. An approver that is not an
@@ -88,9 +110,18 @@ class Policy:
         allowed_jids: Sequence[str] | None = None,
         rules: Sequence[Rule] = (),
         confirm: When = "destructive",
+        peers: Sequence[PeerRule] = (),
     ) -> None:
         """Read the lists; None for `allowed_jids` allows all."""
         read = EntryReader()
+        self._peers = {
+            canonical_address(jid): number
+            for number, peer in enumerate(peers)
+            for jid in read.jids(f"peer.{peer.name}.jid", (peer.jid,)) or ()
+        }
+        self._offers = [pattern(peer.offers) for peer in peers]
+        self._origins = [read.domains(f"peer.{peer.name}.origins", peer.origins) for peer in peers]
+        self._of_peers = pattern(f"{peer.name}.*" for peer in peers)
         lists = {"agent": (allowed_jids, allowed_domains)} | {
             f"policy.rules[{index}]": (rule.allowed_jids, rule.allowed_domains)
             for index, rule in enumerate(rules)
@@ -118,7 +149,8 @@ class Policy:
 
     def admits(self, principal: JID) -> bool:
         """Whether the agent answers this bare JID."""
-        return bool(self._view(principal) & _ADMITTED)
+        view = self._view(principal)
+        return view < 0 or bool(view & _ADMITTED)
 
     def view_key(self, principal: JID) -> ViewKey:
         """Return the view of this bare JID, which all principals with the same rights share."""
@@ -128,9 +160,31 @@ class Policy:
         """Whether a principal with this view may use the skill; nobody may use a hidden one."""
         if hidden:
             return False
+        if view < 0:
+            offered = self._offers[-1 - view].fullmatch(skill)
+            return offered is not None and self._of_peers.fullmatch(skill) is None
         kept = len(skill) <= _MAX_CACHED_CHARACTERS
         demand = self._demand(skill) if kept else self._find_demand(skill)
         return view & demand == demand
+
+    def is_peer(self, principal: JID) -> bool:
+        """Whether this bare JID is an address of a peer."""
+        return self._view(principal) < 0
+
+    def believes(self, principal: JID, origin: JID) -> bool:
+        """Whether a principal may ask in the name of a bare JID (DLG-011): a peer for the people of
+        its domains, an account for those of its own domain.
+        """
+        view = self._view(principal)
+        domains = self._origins[-1 - view] if view < 0 else {principal.domain}
+        return domains is None or origin.domain in domains
+
+    def may_profit(self, origin: JID, skill: str) -> bool:
+        """Whether work may be done for an origin as far as the policy knows it (DLG-010): people
+        of other domains than those of `allowed_domains` are subject to the sender's rights alone.
+        """
+        known = self._gates[0].knows(origin.domain)
+        return not known or self.may_use(self._view(origin), skill)
 
     def asking(self, skill: str) -> ConfirmationRule:
         """When a person is asked before this skill runs, and who if approvers are set."""
@@ -141,8 +195,14 @@ class Policy:
 
     def _find_view(self, principal: JID) -> ViewKey:
         bare = principal.bare
-        return ViewKey(sum(gate.passes(bare) << bit for bit, gate in enumerate(self._gates)))
+        number = self._peers.get(canonical_address(bare))
+        if number is not None:
+            return ViewKey(-1 - number)
+        admitted, *rules = (gate.passes(bare) for gate in self._gates)
+        passed = (admitted, bare.local is not None, *rules)
+        return ViewKey(sum(bit << index for index, bit in enumerate(passed)))
 
     def _find_demand(self, skill: str) -> int:
         matched = (bool(pattern.fullmatch(skill)) for pattern in self._patterns)
-        return _ADMITTED | sum(match << bit for bit, match in enumerate(matched, start=1))
+        rules = sum(match << bit for bit, match in enumerate(matched, start=2))
+        return _ADMITTED | _ACCOUNT | rules

@@ -183,9 +183,9 @@ class Admission:
             raise
 
     def _check_terms(self, request: Request, skill: Skill) -> Waits[None]:
-        # Row 5, else `delegation-unavailable`: the limits of a delegation are not enforced yet.
+        # Row 5, else as `delegation.check` says.
         if request.delegation is not None:
-            raise errors.delegation_unavailable()
+            self._gate.check_delegation(request, skill)
 
         # Row 6, else `unknown-task`.
         if request.earlier:

@@ -19,12 +19,13 @@ from typing import Final, Literal
 import msgspec
 
 from component.audit.protocol import AuditEvent, NoRecord, Recorder
-from component.policy import ConfirmationRule
+from component.policy import ConfirmationRule, Policy
 from component.policy.flows import TRUSTED, Decision, Flows
 from component.policy.persons import Persons
 from component.skills import Skill, View, prepare
 from component.skills.inputs import Arguments
 from component.skills.params import prepare_texts
+from component.tasks import delegation
 from component.tasks.request import THE_CALLER, Asker, Confirmation, Request
 from xep.fluux_agent import errors
 from xep.jid import JID
@@ -61,21 +62,33 @@ class Gate:
         view: the skills that a principal sees; other skills are reported as unknown.
         flows: which skills the data of strangers may reach.
         recorder: records the decisions about agents.
+        policy: returns the policy, for delegations; without one, no delegation is taken.
 
     Attributes:
         flows: as given; they may be replaced.
     """
 
     def __init__(
-        self, view: Callable[[JID], View], flows: Flows, recorder: Recorder | None = None
+        self,
+        view: Callable[[JID], View],
+        flows: Flows,
+        recorder: Recorder | None = None,
+        policy: Callable[[], Policy] | None = None,
     ) -> None:
         self.view = view
         self.flows = flows
+        self._policy = policy
         self._recorder = recorder or NoRecord()
 
     def visible(self, request: Request) -> Skill | None:
         """Return the skill; None if there is none of this name that the principal sees."""
         return self.view(request.principal).get(request.skill)
+
+    def check_delegation(self, request: Request, skill: Skill) -> None:
+        """Check the delegation of a request. Raises StanzaError; see `delegation.check`."""
+        if self._policy is None:
+            raise errors.delegation_unavailable()
+        delegation.check(request, skill, self._policy())
 
     def passed(self, request: Request, skill: Skill) -> Request:
         """Return the request with the asker that the flows determine. Raises NotPermitted."""
@@ -211,6 +224,8 @@ class Approvers:
         """
         if not self.needed(request, skill):
             return None
+        if request.delegation is not None:
+            return self._of_delegated(request, skill)
         return self._confirmation(request, skill, self._known(request.principal, request.requester))
 
     async def find(self, request: Request, skill: Skill) -> Confirmation | None:
@@ -219,12 +234,21 @@ class Approvers:
         The rule `never` applies to a principal's own requests only (CNF-001). Raises StanzaError:
         `confirmation-unavailable`, if nobody can give it (CNF-005).
         """
+        if request.delegation is not None:
+            return self._of_delegated(request, skill) if self.needed(request, skill) else None
         found = self._confirmation(request, skill, None) if self.needed(request, skill) else None
         if isinstance(found, Unknown):
             person = await self._is_person(request.principal, request.requester, request.target)
             found = self._confirmation(request, skill, person)
         assert not isinstance(found, Unknown)
         return found
+
+    def _of_delegated(self, request: Request, skill: Skill) -> Confirmation:
+        """Return who has to confirm delegated work: the approvers of the skill, else the agent that
+        sent the request, which asks its own principal (CNF-004, DLG-018). No rule waives it.
+        """
+        asked = self._asking(skill.name).approvers or (request.principal.bare,)
+        return Confirmation(asked=asked, risk=risk_of(skill), expires_s=self._expires_s)
 
     def _confirmation(
         self, request: Request, skill: Skill, person: bool | None

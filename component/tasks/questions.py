@@ -243,6 +243,8 @@ def decide(tx: Transaction, by: Answerer, decision: Decision) -> Judgement:
         return Judgement(errors.unknown_confirmation())
     question = put.content
     assert isinstance(question, Confirm)
+    if decision.hash is None and rows.outline_of(row).delegation:
+        return Judgement(errors.malformed("decision: delegated work is decided with its digest"))
     if decision.hash is not None and decision.hash != question.hash:
         return Judgement(errors.conflict("The digest does not match the question."))
     if put.state == "answered":

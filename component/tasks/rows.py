@@ -12,7 +12,7 @@ from component.caches import LRUCache
 from component.store.database import Database, Dialect, Value, Values, among
 from component.store.schema import Table
 from component.tasks.protocol import DeletedTask, TaskLimits
-from component.tasks.request import Request
+from component.tasks.request import NO_JSON, Request
 from xep.binding import read
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm
@@ -316,6 +316,7 @@ class Outline(msgspec.Struct, frozen=True):
 
     name: str | None = None
     origin: str = "iq"
+    delegation: msgspec.Raw = NO_JSON
 
 
 def outline_of(row: Row) -> Outline:

@@ -308,7 +308,7 @@ class World:
         self.intake = PauseGate([JID.parse(jid) for jid in admins])
         self.book = Book()
         self.ask_model: AskModel = no_model
-        self.gate = Gate(self.view, Flows(flows), self.book)
+        self.gate = Gate(self.view, Flows(flows), self.book, lambda: self.policy)
         self.service = TaskService(
             self.storage,
             SkillAccess(

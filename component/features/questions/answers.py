@@ -189,7 +189,7 @@ class ChatAnswers:
         if not message.text or (message.text.startswith("/") and command is None):
             return None
         agent, thread = message.conversation.agent, message.conversation.thread
-        questions = await self._tasks.open_questions(message.principal, agent)
+        questions = await self._open_questions(message)
         if command is not None:
             if message.unclear is not None and command[0] in ("/approve", "/answer"):
                 return _not_plain(message.unclear)
@@ -227,6 +227,14 @@ class ChatAnswers:
         ):
             return which(self._words, questions)
         return await self._take(message, question, reading, naming)
+
+    async def _open_questions(self, message: InboundMessage) -> Sequence[Question]:
+        """Return the questions that the sender can answer in chat: an agent that asks for somebody
+        else answers those about its work by IQ only (DLG-019).
+        """
+        agent = message.conversation.agent
+        found = await self._tasks.open_questions(message.principal, agent)
+        return [each for each in found if each.request.delegation is None]
 
     async def _quotation(
         self, message: InboundMessage, questions: Sequence[Question]
@@ -275,7 +283,7 @@ class ChatAnswers:
         if value is None:
             return None
         agent = message.conversation.agent
-        questions = await self._tasks.open_questions(message.principal, agent)
+        questions = await self._open_questions(message)
         question = next((each for each in questions if each.id == reacted.id), None)
         if question is None:
             asked = await self._tasks.was_asked(message.principal, agent, reacted.id)
@@ -293,8 +301,7 @@ class ChatAnswers:
 
     async def _uncertain(self, message: InboundMessage, doubt: Doubt) -> str:
         """Ask back: the answer may be meant for something else (CNF-046)."""
-        agent = message.conversation.agent
-        questions = await self._tasks.open_questions(message.principal, agent)
+        questions = await self._open_questions(message)
         said = "no" if yes_or_no(message.text) is False else "yes"
         return uncertain(self._words, questions, doubt, said)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.policy import ConfirmationRule, Policy, PolicyError, Rule
+from component.policy import ConfirmationRule, PeerRule, Policy, PolicyError, Rule
 from component.policy import policy as policy_module
 from component.policy.stringprep_profiles import nodeprep
 from xep.jid import JID
@@ -68,9 +68,9 @@ def test_rules_narrow_and_all_of_them_count() -> None:
         everybody = (ALICE, BOB, CAROL, SERVER)
         return {jid for jid in everybody if policy.may_use(policy.view_key(jid), skill)}
 
-    assert users("echo") == {ALICE, BOB, SERVER}
+    assert users("echo") == {ALICE, BOB}
     assert users("report") == {ALICE, BOB}
-    assert users("reports") == {ALICE, BOB, SERVER}
+    assert users("reports") == {ALICE, BOB}
     assert users("erase.one") == {ALICE, BOB}
     assert users("copy.all") == {BOB}
     assert users("erase.all") == {BOB}
@@ -85,7 +85,7 @@ def test_equal_rights_share_a_view() -> None:
     policy = Policy(
         allowed_domains=["*"], rules=[Rule(skills=("report",), allowed_domains=("a.example",))]
     )
-    assert policy.view_key(ALICE) == policy.view_key(BOB) == policy.view_key(SERVER)
+    assert policy.view_key(ALICE) == policy.view_key(BOB)
     assert policy.view_key(ALICE) != policy.view_key(CAROL)
 
 
@@ -261,14 +261,68 @@ def test_the_policy_agrees_with_a_naive_model(
         view = policy.view_key(jid)
         uses = []
         for skill in _skills:
-            expected = admitted and all(
-                _passes(jid, rule.allowed_jids, rule.allowed_domains)
-                for rule in rules
-                if _matches(skill, rule.skills)
+            expected = (
+                admitted
+                and jid.local is not None
+                and all(
+                    _passes(jid, rule.allowed_jids, rule.allowed_domains)
+                    for rule in rules
+                    if _matches(skill, rule.skills)
+                )
             )
             assert policy.may_use(view, skill) == expected
             uses.append(expected)
         assert rights.setdefault(view, uses) == uses
+
+
+PEER = JID.parse("agent.b.example")
+
+
+def test_a_peer_may_use_what_it_is_offered_and_nothing_else() -> None:
+    offers = PeerRule("other", "assistant@agent.b.example", ("report", "peer.*", "other.*"))
+    policy = Policy(
+        allowed_domains=["a.example"],
+        rules=[Rule(("report",), allowed_jids=())],
+        peers=[PeerRule("peer", "bot@a.example"), offers],
+    )
+    for address in (PEER, JID.parse("assistant@agent.b.example/x")):
+        assert policy.admits(address)
+        assert policy.is_peer(address)
+        view = policy.view_key(address)
+        assert policy.may_use(view, "report")
+        for name in ("echo", "peer.report", "other.report"):
+            assert not policy.may_use(view, name), name
+    silent = JID.parse("bot@a.example")
+    assert not policy.may_use(policy.view_key(silent), "echo"), "not even as an account"
+
+
+def test_a_service_that_is_not_a_peer_may_use_nothing() -> None:
+    policy = Policy(allowed_domains=["b.example", "agent.b.example"])
+    assert policy.admits(PEER)
+    assert not policy.may_use(policy.view_key(PEER), "echo")
+
+
+def test_a_peer_speaks_for_the_people_of_its_domains_only() -> None:
+    policy = Policy(
+        allowed_domains=["a.example"],
+        peers=[PeerRule("other", str(PEER), ("*",), ("b.example", "c.example"))],
+    )
+    assert policy.believes(PEER, CAROL)
+    assert not policy.believes(PEER, ALICE)
+    assert policy.believes(ALICE, BOB)
+    assert not policy.believes(ALICE, CAROL)
+
+
+def test_an_origin_restricts_only_if_the_lists_say_who_of_its_domain_may_use_what() -> None:
+    policy = Policy(
+        allowed_domains=["a.example"],
+        allowed_jids=[str(ALICE), str(PEER)],
+        rules=[Rule(("report",), allowed_jids=(str(BOB),))],
+    )
+    assert policy.may_profit(ALICE, "echo")
+    assert not policy.may_profit(ALICE, "report")
+    assert not policy.may_profit(BOB, "echo")
+    assert policy.may_profit(CAROL, "report")
 
 
 def test_the_caches_of_a_policy_are_bounded() -> None:

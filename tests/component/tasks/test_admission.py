@@ -119,9 +119,9 @@ CHANGES: dict[type[Any], dict[str, Any]] = {
     errors.Malformed: {"context": "no identifier"},
     errors.UnknownSkill: {"skill": "never-was"},
     errors.Conflict: {"thread": "of another request"},  # and the identifier of the first
-    errors.DelegationUnavailable: {
+    errors.HopsExceeded: {
         "delegation": Delegation(
-            origin=JID.parse("carol@c.example"), max_hops=4, via=(JID.parse(ALICE).bare,)
+            origin=JID.parse("carol@c.example"), max_hops=0, via=(JID.parse(ALICE).bare,)
         )
     },
     errors.UnknownTask: {"earlier": (Earlier(task="9f"),)},

@@ -27,7 +27,6 @@ from tests.component.world import ALICE, BOB, NOW, World, all_skills, result, xm
 from xep.disco import Feature, InfoQuery
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Decision
-from xep.fluux_agent.delegation import Delegation
 from xep.fluux_agent.execute import Accepted, Earlier, Execute, Param, Params, Result
 from xep.jid import JID
 from xep.stanza_error import StanzaError
@@ -400,23 +399,6 @@ def test_what_is_not_for_the_asker_is_not_there() -> None:
             )
     assert len(set(world.bench.output.sent)) == 1
     assert output(run(execute("closed", number="1"), world, BOB)) == ("application/json", "1")
-
-
-async def test_delegated_work_is_refused_while_its_limits_cannot_be_kept() -> None:
-    ran: list[int] = []
-    delegation = Delegation(
-        origin=JID.parse("carol@c.example"), max_hops=4, via=(JID.parse("alice@a.example"),)
-    )
-    world = World([_inline(lambda: ran.append(1))])
-    # Whoever may not use the skill does not learn even that.
-    error = refused(Execute(skill="never-was", delegation=delegation), world)
-    assert error.application == (errors.UnknownSkill(),)
-    error = await failed(world, Execute(skill="it", delegation=delegation))
-    assert (error.condition, error.application) == (
-        "feature-not-implemented",
-        (errors.DelegationUnavailable(),),
-    )
-    assert ran == []
 
 
 def test_only_requests_to_do_something_are_served() -> None:

@@ -1,0 +1,96 @@
+"""The sections about peers: agents elsewhere that use skills of this service, and the other way
+round.
+"""
+
+from typing import Annotated, Final, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from component.config.kinds import (
+    Confirm,
+    Count,
+    Domains,
+    Seconds,
+    Section,
+    different_names,
+    refusal,
+)
+
+_NAME: Final = r"[A-Za-z][A-Za-z0-9_-]{0,31}"
+
+
+def _address(value: str) -> str:
+    from xep.jid import JID, JIDError  # noqa: PLC0415 - only where there are peers
+
+    try:
+        jid = JID.parse(value)
+    except JIDError as error:
+        raise refusal(f"is not an address: {error}") from None
+    if jid.resource is not None:
+        raise refusal(f"must be without a resource: {jid.bare}")
+    return str(jid)
+
+
+class Peer(Section):
+    """An agent on another server. Without `skills` and `offers`, neither uses the other. See
+    docs/how-to/federation.md.
+    """
+
+    name: Annotated[str, Field(pattern=f"^{_NAME}$")] = Field(examples=["research"])
+    """Its name here. Its skills are named `NAME.skill`."""
+    jid: Annotated[str, AfterValidator(_address)] = Field(examples=["agent.example.net"])
+    """Bare JID of the agent. A domain and `assistant@` that domain are one agent."""
+    skills: tuple[str, ...] = Field(default=(), examples=[["sources", "report.*"]])
+    """Skills of the peer to offer here, by their names there; `*` and `?` as in policy rules."""
+    offers: tuple[str, ...] = Field(default=(), examples=[["summarise"]])
+    """Skills of this service that the peer sees and may execute; `*` and `?` as in policy rules.
+    Skills that come from peers are never offered to another one.
+    """
+    origins: Domains | None = Field(default=None, examples=[["example.net"]])
+    """Domains in whose names the peer may ask: it says for whom it works, and other domains are
+    refused. Default: the domain of `jid` without its first label. `["*"]` means every domain.
+    """
+    read_only: tuple[str, ...] = Field(default=(), examples=[["sources"]])
+    """Skills of the peer that change nothing. All others count as destructive, so people are asked
+    before they are called.
+    """
+    confirm: Confirm | None = Field(default=None, examples=["always"])
+    """When a person is asked before a skill of the peer is called, instead of policy.confirm."""
+    timeout_s: Seconds = 3600
+    """Seconds for one call of a skill of the peer. The peer gets this as the deadline."""
+    concurrency: Count = 16
+    """Maximum number of tasks of the peer that run here at the same time."""
+
+    @model_validator(mode="after")
+    def _has_a_domain_for_origins(self) -> Self:
+        if self.origins is None:
+            parent = self.jid.rpartition("@")[2].partition(".")[2]
+            if self.offers and not parent:
+                raise refusal(
+                    "is needed, because the domain of jid has only one label: name the domains in"
+                    ' whose names the peer may ask, or ["*"]',
+                    key="origins",
+                )
+        return self
+
+    @property
+    def believed_domains(self) -> Domains:
+        """The domains in whose names the peer may ask, with the default applied."""
+        if self.origins is not None:
+            return self.origins
+        parent = self.jid.rpartition("@")[2].partition(".")[2]
+        return (parent,) if parent else ()
+
+
+def _different(peers: tuple[Peer, ...]) -> tuple[Peer, ...]:
+    different_names("peers")(peers)
+    addresses: dict[str, str] = {}
+    for peer in peers:
+        local, _, domain = peer.jid.rpartition("@")
+        other = addresses.setdefault(f"{local or 'assistant'}@{domain}", peer.name)
+        if other != peer.name:
+            raise refusal(f"has {other!r} and {peer.name!r} with one address: remove one of them")
+    return peers
+
+
+Peers = Annotated[tuple[Peer, ...], AfterValidator(_different)]

@@ -1,0 +1,158 @@
+"""Work that agents elsewhere delegate to this service: what they see, and what is asked of whom."""
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from component.skills import skill
+from tests.kit import AGENT, Kit, Peer, anyio_backend, service
+from tests.kit.xmpp import body
+from xep.binding import encode
+from xep.fluux_agent import NAMESPACE as FLUUX
+from xep.fluux_agent.confirm import Confirm, Decision
+from xep.fluux_agent.delegation import Delegation
+from xep.fluux_agent.errors import CONDITIONS
+from xep.fluux_agent.execute import Accepted, Execute, Param, Result
+from xep.fluux_agent.skills import SkillsQuery
+from xep.fluux_agent.task import Task
+from xep.jid import JID
+from xep.stanza import Incoming
+
+__all__ = ["anyio_backend"]
+pytestmark = pytest.mark.anyio
+
+BOT = JID.parse("assistant@agent.montague.example/1")
+ROMEO = JID.parse("romeo@montague.example")
+ERASED: list[str] = []
+
+
+@skill(read_only=True, open_world=False, inline=True, cost_usd=0.2)
+def report(topic: str) -> str:
+    """Write a report."""
+    return f"About {topic}."
+
+
+@skill(open_world=False)
+def erase(file: str) -> str:
+    """Erase a file."""
+    ERASED.append(file)
+    return f"{file} is gone."
+
+
+SETTINGS: dict[str, Any] = {
+    "agent": {"allowed_domains": ["capulet.example"]},
+    "peer": [
+        {"name": "verona", "jid": "agent.montague.example", "offers": ["report", "erase"]},
+        {"name": "silent", "jid": "bot@agent.capulet.org"},
+    ],
+}
+
+
+def path(*via: str, origin: str = str(ROMEO), hops: int = 4, **limits: Any) -> Delegation:
+    named = tuple(map(JID.parse, via or (str(BOT.bare),)))
+    return Delegation(origin=JID.parse(origin), max_hops=hops, via=named, **limits)
+
+
+def execute(name: str, delegation: Delegation | None, **params: str) -> Execute:
+    given = tuple(Param(name=key, text=text) for key, text in params.items())
+    return Execute(skill=name, params=given, delegation=delegation)
+
+
+async def ask(bot: Peer, request: Execute) -> Incoming:
+    return await bot.iq("set", encode(request))
+
+
+def condition(answer: Incoming) -> str:
+    """Return the application condition of an error."""
+    error = answer.error(CONDITIONS)
+    return type(error.application[0]).xml.local if error.application else error.condition
+
+
+def bot_of(kit: Kit, jid: JID = BOT) -> Peer:
+    return kit.peer(str(jid), features=(FLUUX,))
+
+
+async def names_seen_by(bot: Peer) -> list[str]:
+    answer = await bot.iq("get", encode(SkillsQuery()))
+    return [one.name for one in answer.require(SkillsQuery).skills]
+
+
+async def test_a_peer_sees_and_uses_what_it_is_offered_and_nothing_else(tmp_path: Path) -> None:
+    async with service(tmp_path, SETTINGS, skills=(report, erase)) as kit:
+        bot = bot_of(kit)
+        assert await names_seen_by(bot) == ["erase", "report"]
+        answer = await ask(bot, execute("report", path(), topic="rivers"))
+        assert answer.require(Result).outputs[0].text == "About rivers."
+        assert (
+            condition(await ask(bot, execute("memory_forget", path(), id="1"))) == "unknown-skill"
+        )
+        assert await names_seen_by(bot_of(kit, JID.parse("bot@agent.capulet.org/1"))) == []
+        stranger = bot_of(kit, JID.parse("assistant@agent.stranger.example/1"))
+        answer = await ask(stranger, execute("report", path(str(stranger.jid.bare)), topic="x"))
+        assert condition(answer) == "service-unavailable"
+
+
+@pytest.mark.parametrize(
+    ("delegation", "expected"),
+    [
+        (path("other@agent.montague.example"), "malformed"),
+        (path(str(BOT)), "malformed"),
+        (path(origin=f"{ROMEO}/phone"), "malformed"),
+        (path(hops=-1), "malformed"),
+        (path(budget_tokens=-1), "malformed"),
+        (path(trace="00-zz-00f067aa0ba902b7-01"), "malformed"),
+        (path(trace="00-00000000000000000000000000000000-00f067aa0ba902b7-01"), "malformed"),
+        (path(*(f"a{n}.example" for n in range(16)), str(BOT.bare), hops=99), "malformed"),
+        (path(AGENT, str(BOT.bare)), "loop"),
+        (path(f"assistant@{AGENT}", str(BOT.bare)), "loop"),
+        (path("other@agent.example", str(BOT.bare), hops=1), "hops-exceeded"),
+        (path(hops=0), "hops-exceeded"),
+        (path(origin="juliet@capulet.org"), "unknown-skill"),
+    ],
+)  # fmt: skip
+async def test_a_delegation_that_cannot_be_true_is_refused(
+    tmp_path: Path, delegation: Delegation, expected: str
+) -> None:
+    async with service(tmp_path, SETTINGS, skills=(report, erase)) as kit:
+        answer = await ask(bot_of(kit), execute("report", delegation, topic="x"))
+        assert condition(answer) == expected
+
+
+async def test_work_that_costs_more_than_its_budget_is_refused(tmp_path: Path) -> None:
+    async with service(tmp_path, SETTINGS, skills=(report, erase)) as kit:
+        bot = bot_of(kit)
+        poor = path(budget_usd=Decimal("0.1"))
+        assert condition(await ask(bot, execute("report", poor, topic="x"))) == "budget-exhausted"
+        rich = path(budget_usd=Decimal("0.2"))
+        assert (await ask(bot, execute("report", rich, topic="x"))).require(Result)
+
+
+async def test_an_agent_decides_about_delegated_work_by_iq_with_the_digest_only(
+    tmp_path: Path,
+) -> None:
+    ERASED.clear()
+    async with service(tmp_path, SETTINGS, skills=(report, erase)) as kit:
+        bot = bot_of(kit)
+        accepted = (await ask(bot, execute("erase", path(), file="a.txt"))).require(Accepted)
+        asked = await bot.receive(lambda stanza: stanza.payload(Confirm) is not None)
+        confirm = asked.require(Confirm)
+        await bot.say("yes")
+        await bot.say(f"/approve {confirm.id}")
+        without = Decision(id=confirm.id, value="approve")
+        assert condition(await bot.iq("set", encode(without))) == "malformed"
+        task = Task(id=accepted.task)
+        state = (await bot.iq("get", encode(task))).require(Task).state
+        assert (state, ERASED) == ("input-required", [])
+        decided = await bot.iq(
+            "set", encode(Decision(id=confirm.id, value="approve", hash=confirm.hash))
+        )
+        assert decided.type == "result"
+        ended = await bot.receive(lambda stanza: is_state(stanza, "completed"))
+        assert (ended.require(Task).id, ERASED) == (accepted.task, ["a.txt"])
+
+
+def is_state(stanza: Incoming, state: str) -> bool:
+    task = stanza.payload(Task)
+    return task is not None and task.state == state and not body(stanza).startswith("?")
