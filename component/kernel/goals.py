@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -15,6 +16,7 @@ from component.skills.context import Context
 from component.skills.declare import own_skill
 from component.skills.errors import SkillError
 from component.skills.skill import Skill
+from component.store.waiters import is_turn_pending
 from xep.jid import JID
 
 if TYPE_CHECKING:
@@ -112,7 +114,7 @@ def goal_skill(conversations: "Conversations", address_of: Callable[[str], JID])
             else:
                 break
         if outcome is None:
-            await context.wait_for_turn(goal.turn)
+            await context.wait_for_event(goal.turn, partial(is_turn_pending, turn=goal.turn))
         return _text_of(outcome)
 
     return goal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal, NoReturn, TypeVar, overload
 
@@ -35,8 +35,8 @@ from component.skills.operations import (
     RunStep,
     Sleep,
     StartTask,
+    WaitForEvent,
     WaitForTasks,
-    WaitForTurn,
     Work,
     answer_schema,
     question,
@@ -350,13 +350,15 @@ class Context:
                     )
         return results
 
-    async def wait_for_turn(self, turn: str) -> NoReturn:
-        """Leave the function at this place, and run it again when a turn of an agent has ended.
+    async def wait_for_event(self, event: str, is_pending: Callable[[Any], bool]) -> NoReturn:
+        """Leave the function at this place, and run it again when something has happened.
 
-        For the skill that runs goals (`component.kernel.goals`). It does not return: if the turn
-        has ended already, the function runs again at once.
+        For skills of the service itself: whoever commits what they wait for calls
+        `component.store.waiters.wake_tasks` with the name of the event. `is_pending` is called with
+        the database in the commit that lets the task wait, and returns whether it has not happened
+        yet; if it has, the function runs again at once.
         """
-        await self._host.perform(WaitForTurn(turn))
+        await self._host.perform(WaitForEvent(event), is_pending)
         raise AssertionError("The function is left before.")
 
     @overload

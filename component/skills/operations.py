@@ -222,10 +222,14 @@ class WaitForTasks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
     key: Key
 
 
-class WaitForTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="wait_for_turn"):
-    """Leave the skill until a turn has ended: it raises Parked."""
+class WaitForEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="wait_for_event"):
+    """Leave the skill until something has happened elsewhere: it raises Parked.
 
-    turn: str
+    A function that takes the database, and returns whether it has not happened yet, is passed
+    beside it.
+    """
+
+    event: str
 
 
 class AskModel(HostFunction[str], frozen=True, tag="llm"):
@@ -252,7 +256,7 @@ Operation: TypeAlias = (
     | Sleep
     | StartTask
     | WaitForTasks
-    | WaitForTurn
+    | WaitForEvent
     | AskModel
 )
 

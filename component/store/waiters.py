@@ -1,10 +1,11 @@
-"""Waiters: turns of conversations that wait for tasks, and tasks that wait for tasks or for a turn.
+"""Waiters: turns of conversations that wait for tasks, and tasks that wait for tasks or for events,
+such as the outcome of a turn or the answer of a peer.
 
-They wait as rows. The commit that ends a task, or that records the outcome of a turn, wakes its
-waiters, on whichever instance it happens. Functions take the `Database` of one operation.
+They wait as rows. The commit that ends a task, or that records an event, wakes its waiters, on
+whichever instance it happens. Functions take the `Database` of one operation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from component.store.database import Database
@@ -48,18 +49,32 @@ def _lock(database: Database, tasks: Sequence[str]) -> None:
         )
 
 
-def wait_for_turn(database: Database, waiter: str, turn: str) -> int:
-    """Set that a task waits for the outcome of a turn; return 1, or 0 if there is nothing to wait
-    for: the outcome is recorded, or the turn is not stored any more.
+def wait_for_event(
+    database: Database, waiter: str, event: str, is_pending: Callable[[Database], bool]
+) -> int:
+    """Set that a task waits for an event; return 1, or 0 if it is not pending any more.
+
+    `is_pending` locks what the commit of the event changes, so that no waiter is missed.
     """
     forget(database, waiter)
-    lock_turn(database, turn)
-    made = database.execute(
-        "INSERT INTO waiters (task, waiter, home, eager, ended) SELECT id, ?, NULL, 0, 0 FROM turns"
-        " WHERE id = ? AND NOT EXISTS (SELECT 1 FROM turn_outcomes WHERE turn = turns.id)",
-        (waiter, turn),
+    if not is_pending(database):
+        return 0
+    database.execute(
+        "INSERT INTO waiters (task, waiter, home, eager, ended) VALUES (?, ?, NULL, 0, 0)",
+        (event, waiter),
     )
-    return made.rowcount
+    return 1
+
+
+def is_turn_pending(database: Database, turn: str) -> bool:
+    """Return whether a turn is stored and its outcome is not recorded."""
+    lock_turn(database, turn)
+    found = database.execute(
+        "SELECT 1 FROM turns WHERE id = ?"
+        " AND NOT EXISTS (SELECT 1 FROM turn_outcomes WHERE turn = turns.id)",
+        (turn,),
+    ).fetchone()
+    return found is not None
 
 
 def lock_turn(database: Database, turn: str) -> None:
@@ -76,8 +91,8 @@ _NONE_WAIT: Final = "SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM waiters WHERE task
 def wake_tasks(
     database: Database, ended: str, *, success: bool = True, expected: bool = False
 ) -> tuple[str, ...]:
-    """Note that a task or a turn has ended, notify waiting turns, and let those tasks continue that
-    wait for nothing else. Returns the principals of these tasks.
+    """Note that a task has ended or an event has happened, notify waiting turns, and let those
+    tasks continue that wait for nothing else. Returns the principals of these tasks.
 
     `expected` says that somebody probably waits, for which this function takes less time then.
 
@@ -100,7 +115,7 @@ def wake_tasks(
 
 
 def _note_ended(database: Database, task: str) -> list[tuple[str, bool]]:
-    """The tasks that waited for a task or turn that has ended, and whether each is eager."""
+    """The tasks that waited for a task or an event, and whether each is eager."""
     found = database.execute(
         "UPDATE waiters SET ended = 1 WHERE task = ? AND ended = 0 RETURNING waiter, home, eager",
         (task,),

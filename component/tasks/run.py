@@ -36,6 +36,7 @@ from component.skills.operations import CAPABILITY, METHODS, Host, Operation, Pa
 from component.skills.outputs import SkillResult
 from component.skills.skill import Skill
 from component.store import waiters
+from component.store.database import Database
 from component.tasks import changes, gate, journal, leases, outputs, replay, rows
 from component.tasks.changes import Change, TaskRuntime, Transaction, change
 from component.tasks.gate import ITS_PARAMETERS, NotPermitted
@@ -660,12 +661,14 @@ class Run:
             recorded = await self._finish(step, journal.waited(found, eager=eager))
         return journal.json_of(recorded)
 
-    async def _wait_for_turn(self, wait: operations.WaitForTurn) -> NoReturn:
-        """Leave the skill, and run it again when a turn has ended or is not stored any more."""
+    async def _wait_for_event(
+        self, wait: operations.WaitForEvent, is_pending: Callable[[Database], bool]
+    ) -> NoReturn:
+        """Leave the skill, and run it again when the event has happened."""
         await self._enter(wait)
 
         def op(tx: Transaction, row: Row) -> None:
-            row.waits = waiters.wait_for_turn(tx, row.id, wait.turn)
+            row.waits = waiters.wait_for_event(tx, row.id, wait.event, is_pending)
 
         await self._park_until(op)
 
@@ -700,7 +703,7 @@ class Run:
         operations.Sleep: _sleep,
         operations.StartTask: _start,
         operations.WaitForTasks: _wait,
-        operations.WaitForTurn: _wait_for_turn,
+        operations.WaitForEvent: _wait_for_event,
         operations.AskModel: _ask_model,
     }
 

@@ -150,7 +150,7 @@ class Kit:
         path = self.settings.storage.path
         left = path.with_name(path.name + ".killed")
         shutil.copytree(path, left, ignore=shutil.ignore_patterns("*.sock"))
-        self.xmpp.disconnect()
+        self.xmpp.disconnect(self.agent)
         self._scope.cancel()
         await self._ended.wait()
         shutil.rmtree(path)
@@ -200,6 +200,7 @@ async def service(
     model: Script | None = None,
     skills: Sequence[Skill] = (),
     seed: int = 0,
+    beside: Kit | None = None,
 ) -> AsyncIterator[Kit]:
     """Run a service for the duration of the context.
 
@@ -209,15 +210,18 @@ async def service(
         model: the model of its agents.
         skills: besides those of the settings.
         seed: decides all random numbers, and the order in which tasks run.
+        beside: another service, with which it shares servers and clocks.
     """
     made = _made(directory, settings, model)
     # As hypothesis does: tasks that are ready at the same time run in an order of the seed.
     scheduler._ALLOW_DETERMINISTIC_SCHEDULING = True
     scheduler._r.seed(seed)
-    outside, simulated = system.current(), SimulatedSystem(seed)
-    secrets = {made.server.component_domain: made.server.component_secret.get_secret_value()}
+    outside = system.current()
+    simulated = SimulatedSystem(seed) if beside is None else beside.system
     async with anyio.create_task_group() as group:
-        xmpp = Xmpp(made.server.component_domain, secrets, group)
+        xmpp = Xmpp(group) if beside is None else beside.xmpp
+        secret = made.server.component_secret.get_secret_value()
+        xmpp.add_service(made.server.component_domain, secret)
         kit = Kit(made, group, xmpp, simulated, model, skills)
         await kit.start()
         system.use(simulated)  # what the test calls itself has the same clocks

@@ -1,10 +1,10 @@
-"""An XMPP server in memory, with the people who are connected to it.
+"""XMPP servers in memory, with the people and the services that are connected to them.
 
 It routes as `demo_server` does: presence and subscriptions, disco and ping of the server, errors
 for what is not there. Every domain at which a peer has its account is a server of its own.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
@@ -39,47 +39,59 @@ def parse(xml: str) -> Incoming:
 
 
 class Xmpp:
-    """The servers, one for each domain, and the connection of the service.
+    """The servers, one for each domain, and the connections of services.
 
     Args:
-        domain: the domain of the service.
-        secrets: the secret of the service, by its domain.
         group: runs the connections.
 
     Attributes:
-        stanzas: every stanza between server and service, in order: "received" by the server or
+        stanzas: every stanza between servers and services, in order: "received" by a server or
             "sent" by it, and the XML.
-        is_up: whether the server accepts connections of the service.
+        is_up: whether the servers accept connections of services.
+        cut: domains that stanzas of other domains do not reach; they are lost.
     """
 
-    def __init__(self, domain: str, secrets: Mapping[str, str], group: TaskGroup) -> None:
-        self.domain = domain
+    def __init__(self, group: TaskGroup) -> None:
         self.stanzas: list[tuple[str, str]] = []
         self.is_up = True
-        self._secrets = secrets
+        self.cut: set[str] = set()
+        self._secrets: dict[str, str] = {}
         self._group = group
         self._hosts: dict[str, Router] = {}
-        self._home = self._host(domain.partition(".")[2] or "localhost")
-        self._home.table.components[domain] = None
-        self._connections: list[ServerEnd] = []
+        self._homes: dict[str, Router] = {}
+        """The server of each service, by the domain of the service."""
+        self._connections: dict[str, list[ServerEnd]] = {}
+
+    def add_service(self, domain: str, secret: str) -> None:
+        """Let a service with this domain connect to the server of the domain above."""
+        if domain in self._homes:
+            return
+        self._secrets[domain] = secret
+        self._homes[domain] = home = self._host(domain.partition(".")[2] or "localhost")
+        home.table.components[domain] = None
+        for router in self._hosts.values():
+            if router is not home:
+                router.table.components[domain] = _Remote(self, domain)
 
     async def connect(self, options: Server) -> Any:
-        """Open the connection of the service; see `component.link.connection.transport.connect`."""
+        """Open the connection of a service; see `component.link.connection.transport.connect`."""
         await anyio.lowlevel.checkpoint()
         if not self.is_up:
             raise failure.connect_failed(options, ConnectionRefusedError(111, "refused"))
         ours, theirs = connection(options)
-        self._connections.append(theirs)
+        domain = options.component_domain
+        self._connections.setdefault(domain, []).append(theirs)
         wire = Wire(theirs, _MAX_OUTPUT, self._tap)
-        link = ComponentLink(wire, self._secrets, self._home)
+        link = ComponentLink(wire, self._secrets, self._homes[domain])
         self._group.start_soon(wire.run, link.talk)
         return ours
 
-    def disconnect(self) -> None:
-        """Break all connections of the service."""
-        while self._connections:
-            self._connections.pop().reset()
-        self._home.table.components[self.domain] = None
+    def disconnect(self, domain: str) -> None:
+        """Break all connections of a service."""
+        connections = self._connections.pop(domain, [])
+        while connections:
+            connections.pop().reset()
+        self._homes[domain].table.components[domain] = None
 
     def enter(self, jid: JID, link: "_Link") -> tuple[Router, Session]:
         """Log a client in; return its session, and the server that it is connected to."""
@@ -96,8 +108,8 @@ class Xmpp:
             for other, router in self._hosts.items():
                 router.table.components[domain] = _Remote(self, domain)
                 found.table.components[other] = _Remote(self, other)
-            if self._hosts:
-                found.table.components[self.domain] = _Remote(self, self.domain)
+            for service in self._homes:
+                found.table.components[service] = _Remote(self, service)
             self._hosts[domain] = found
         return found
 
@@ -105,7 +117,9 @@ class Xmpp:
         """Deliver a stanza that another server sends to a domain."""
         stanza = parse(xml)
         sender = JID.parse(stanza.sender or "")
-        router = self._hosts.get(domain, self._home)
+        if not self.cut.isdisjoint((domain, sender.domain)):
+            return
+        router = self._hosts.get(domain) or self._homes[domain]
         router.from_component(sender, stanza, _Remote(self, sender.domain))
 
     def _tap(self, direction: str, _name: str, xml: str) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,12 @@ from xep.fluux_agent.task import Task
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio
+
+
+def wait_for_turn(database: Any, task: str, turn: str) -> int:
+    is_pending = partial(waiters.is_turn_pending, turn=turn)
+    return waiters.wait_for_event(database, task, turn, is_pending)
+
 
 ASKED = Goal(turn="turn-1", text="Order tea.", source="schedule", name="daily")
 
@@ -182,7 +189,9 @@ async def test_waiters_are_woken_once_and_only_by_their_turn(agents: Agents) -> 
 
         def wait(database: Any) -> None:
             for task, turn in (("one", "t1"), ("two", "t1"), ("three", "t2")):
-                waits = waiters.wait_for_turn(database, task, turn)
+                waits = waiters.wait_for_event(
+                    database, task, turn, partial(waiters.is_turn_pending, turn=turn)
+                )
                 database.execute("UPDATE tasks SET waits = ? WHERE id = ?", (waits, task))
 
         await storage.write(put)
@@ -202,7 +211,9 @@ async def test_waiters_are_woken_once_and_only_by_their_turn(agents: Agents) -> 
         await storage.write(lambda db: rows.delete(db, ["t1"]))
         for turn in ("t1", "unknown"):
             count = await storage.write(
-                lambda db, turn=turn: waiters.wait_for_turn(db, "one", turn)
+                lambda db, turn=turn: waiters.wait_for_event(
+                    db, "one", turn, partial(waiters.is_turn_pending, turn=turn)
+                )
             )
             assert count == 0
         await storage.write(lambda db: rows.forget_outcome(db, "t1"))
@@ -232,7 +243,7 @@ async def test_two_goals_whose_turns_end_at_the_same_time(agents: Agents) -> Non
                 rows.insert(database, "here", goal_request(f"turn-{number}"))
 
         def wait(database: Any, number: int) -> None:
-            waits = waiters.wait_for_turn(database, f"task-{number}", f"turn-{number}")
+            waits = wait_for_turn(database, f"task-{number}", f"turn-{number}")
             database.execute("UPDATE tasks SET waits = ? WHERE id = ?", (waits, f"task-{number}"))
 
         await storage.write(put)
