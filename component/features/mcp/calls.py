@@ -21,7 +21,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
 from component.features.mcp.contents import result_of
-from component.features.mcp.errors import line, plain, reason_of
+from component.features.mcp.errors import plain, reason_of
 from component.features.mcp.http import ENDED, is_loss
 from component.features.mcp.questions import (
     ANSWER,
@@ -34,6 +34,7 @@ from component.features.mcp.questions import (
 )
 from component.features.mcp.tools import schema_mismatch
 from component.skills.errors import Denied, SkillError, SkillUnavailable, UsageError
+from component.skills.foreign_texts import line
 
 if TYPE_CHECKING:
     from mcp.client.client import Client

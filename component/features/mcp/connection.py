@@ -16,10 +16,11 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from component.features.mcp.calls import RunningCall
-from component.features.mcp.errors import ServerFailed, line, reason_of
+from component.features.mcp.errors import ServerFailed, reason_of
 from component.features.mcp.guard import CLOSED, MessageGuard, Streams
 from component.features.mcp.http import ENDED, http_streams, is_loss
 from component.features.mcp.stdio import stdio_streams
+from component.skills.foreign_texts import line
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager

@@ -26,7 +26,8 @@ from mcp_types import (
 )
 
 from component.features.mcp.contents import cleaned, readable
-from component.features.mcp.errors import ServerFailed, line, reason_of
+from component.features.mcp.errors import ServerFailed, reason_of
+from component.skills.foreign_texts import line
 
 _log = structlog.get_logger("component.features.mcp")
 

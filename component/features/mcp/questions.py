@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from component.features.mcp.errors import clean, line
 from component.skills.errors import DeclarationError
+from component.skills.foreign_texts import clean, line
 from component.skills.validation import SchemaValidator
 from xep.binding.escaping import without_forbidden
 from xep.data_forms import FORM_TYPE

@@ -23,11 +23,12 @@ from anyio.abc import Process
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from component.features.mcp.errors import ServerFailed, line
+from component.features.mcp.errors import ServerFailed
 from component.features.mcp.guard import MOST_DEPTH
 from component.sandbox.launch import confined_command
 from component.sandbox.process import signal_name
 from component.sandbox.profile import ConfinementError, Limits, Profile
+from component.skills.foreign_texts import line
 from xep.binding.json_bounds import MOST_VALUES_OUTSIDE, TooManyValuesError, checked_json
 
 if TYPE_CHECKING:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from component.features.mcp.errors import clean, clean_schema, line, reason_of
+from component.features.mcp.errors import reason_of
 from component.policy.globs import first_match, pattern
 from component.skills.errors import DeclarationError
+from component.skills.foreign_texts import clean, clean_schema, line
 from component.skills.inputs import schema_inputs
 from component.skills.operations import CAPABILITY as LLM
 from component.skills.skill import Skill

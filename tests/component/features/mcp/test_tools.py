@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from component.features.mcp.connection import ToolDescription
 from component.features.mcp.contents import cleaned
-from component.features.mcp.errors import clean, clean_schema
 from component.features.mcp.questions import schema_of
 from component.features.mcp.settings import McpServer, ToolAnnotations
 from component.features.mcp.tools import annotations_of, distinct_names, skill_name, skills_of
+from component.skills.foreign_texts import clean, clean_schema
 from component.skills.forms import InvalidForm, form_values, schema_form
 from component.skills.skill import Invoke
 from component.skills.spec import Annotations

@@ -1,0 +1,43 @@
+"""Texts and schemas with which somebody else describes a skill: bounded, and without characters that
+people do not see.
+"""
+
+import unicodedata
+from typing import Any, Final
+
+_INVISIBLE: Final = frozenset(("Cc", "Cf", "Cs", "Co", "Cn"))
+_DEEPEST: Final = 64
+
+
+def clean(text: str, longest: int) -> str:
+    """Return at most so many characters of a text, without control characters except line breaks
+    and tabs, and without invisible ones, in which instructions to models can be hidden.
+    """
+    text = text[: longest * 2]
+    if not text.isprintable():
+        text = "".join(
+            char for char in text if char in "\n\t" or unicodedata.category(char) not in _INVISIBLE
+        )
+    text = text.strip()
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def line(text: str, longest: int) -> str:
+    """Return a cleaned text in one line."""
+    return clean(" ".join(text[: longest * 2].split()), longest)
+
+
+def clean_schema(schema: Any, longest: int, depth: int = 0) -> Any:
+    """Return a JSON Schema with clean texts. Raises ValueError if it is nested too deeply."""
+    if depth > _DEEPEST:
+        raise ValueError(f"it is nested more than {_DEEPEST} levels deep")
+    if isinstance(schema, dict):
+        return {
+            key: clean(value, longest)
+            if key in ("title", "description", "$comment") and isinstance(value, str)
+            else clean_schema(value, longest, depth + 1)
+            for key, value in schema.items()
+        }
+    if isinstance(schema, list):
+        return [clean_schema(each, longest, depth + 1) for each in schema]
+    return schema
