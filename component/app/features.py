@@ -27,6 +27,7 @@ FEATURES: Final = (
     "builtins",
     "installed_skills",
     "mcp",
+    "peers",
     "proposals",
     "workers",
     "task_commands",

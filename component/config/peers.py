@@ -58,6 +58,8 @@ class Peer(Section):
     """When a person is asked before a skill of the peer is called, instead of policy.confirm."""
     timeout_s: Seconds = 3600
     """Seconds for one call of a skill of the peer. The peer gets this as the deadline."""
+    unreachable_s: Seconds = 60
+    """Seconds for which a call waits for a peer that cannot be reached, before it fails."""
     concurrency: Count = 16
     """Maximum number of tasks of the peer that run here at the same time."""
 

@@ -98,6 +98,10 @@ class Catalog:
         """Return whether the policy admits a bare JID."""
         return self.rights.policy.admits(principal)
 
+    def is_peer(self, principal: JID) -> bool:
+        """Return whether a bare JID is an address of a peer."""
+        return self.rights.policy.is_peer(principal)
+
     def asking(self, skill: str) -> ConfirmationRule:
         """Return when a person is asked before a skill runs; see `Policy.asking`."""
         return self.rights.policy.asking(skill)

@@ -25,6 +25,7 @@ from component.skills.host import (
     SendMessage,
 )
 from component.skills.operations import (
+    AskConfirmation,
     AskModel,
     AskPrincipal,
     ChildResult,
@@ -43,6 +44,7 @@ from component.skills.operations import (
 )
 from component.skills.outputs import TEXT
 from component.skills.ports import ContextHttp, ContextMemory, ContextXmpp
+from xep.fluux_agent.delegation import Delegation
 
 T = TypeVar("T")
 _NO_LIMITS: Final = AgentLimits()
@@ -62,10 +64,11 @@ class Context:
     `principal` is the bare JID to which the policy applies, `sender` the full address that sent the
     call, `skill` the name by which the skill was called, `agent` the agent that was asked or that
     calls it itself: its localpart, or `parent/id` for a sub-agent. `address` is the bare address
-    at which the agent was asked, empty outside the service. `taints` are the sources of the
-    texts that the agent's model has read, if a model calls the skill, `limits` what that agent may
-    use, and `trace` links the audit events of its turn. `key` is an idempotency key of this call:
-    the same whenever the call is run again after an interruption.
+    at which the agent was asked, `task` the id of the task if there is one, `delegation` what an
+    agent that asks for somebody else has said; they are empty outside the service. `taints` are the
+    sources of the texts that the agent's model has read, if a model calls the skill, `limits` what
+    that agent may use, and `trace` links the audit events of its turn. `key` is an idempotency key
+    of this call: the same whenever the call is run again after an interruption.
 
     `http`, `memory`, `xmpp`, `llm` and `has_credential` need a capability that the manifest of the
     skill (or `@skill(capabilities=…)` of a module) declares. CapabilityMissing names the one that
@@ -80,6 +83,8 @@ class Context:
     limits: AgentLimits = _NO_LIMITS
     trace: str = ""
     address: str = ""
+    task: str = ""
+    delegation: Delegation | None = None
     host: dataclasses.InitVar[Host | None] = None
     key: str = dataclasses.field(init=False)
     _host: Host = dataclasses.field(init=False)
@@ -293,6 +298,18 @@ class Context:
             await self._host.perform(asked), type=dict[str, Any] if validator else schema
         )
         return answer  # type: ignore[no-any-return]  # it fits the schema
+
+    async def confirm(self, confirm: str, key: str) -> Literal["approve", "deny"]:
+        """Ask the principal to confirm what another agent is about to do, and return the decision.
+
+        For skills of other agents, whose confirmations travel up (DLG-018). `confirm` is the XML of
+        the confirmation. Raises UsageError as `ask`.
+        """
+        decided = await self._host.perform(AskConfirmation(confirm, key))
+        value: Literal["approve", "deny"] = msgspec.json.decode(
+            decided, type=Literal["approve", "deny"]
+        )
+        return value
 
     async def sleep(self, seconds: float, *, key: str | int | None = None) -> None:
         """Wait for a time, up to days, without using an execution, a thread or a timer.

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from xep.stanza_error import StanzaError
+
 _LONGEST_NAME = 100
 _LONGEST_REASON = 300
 
@@ -111,6 +113,18 @@ class SkillInterrupted(SkillUnavailable):
 
     The text is meant for the caller.
     """
+
+
+class RemoteError(SkillUnavailable):
+    """An agent elsewhere, whose skill this is, has refused the call or failed.
+
+    `error` is what callers get: the condition of the other agent if that says more to them than
+    that something failed further on (DLG-021).
+    """
+
+    def __init__(self, error: StanzaError) -> None:
+        self.error = error
+        super().__init__(error.text or str(error))
 
 
 class CapabilityMissing(Exception):

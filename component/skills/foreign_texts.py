@@ -1,5 +1,5 @@
-"""Texts and schemas with which somebody else describes a skill: bounded, and without characters that
-people do not see.
+"""Texts and schemas with which somebody else describes a skill: bounded, and without characters
+that people do not see.
 """
 
 import unicodedata

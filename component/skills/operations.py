@@ -192,6 +192,15 @@ class AskPrincipal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
     key: Key
 
 
+class AskConfirmation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="confirm"):
+    """Ask the principal to confirm what another agent is about to do. `confirm` is the XML of its
+    confirmation; the result is the decision, `approve` or `deny`, as JSON. Raises UsageError.
+    """
+
+    confirm: str
+    key: Key
+
+
 class Sleep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="sleep"):
     """Wait for a time. There is no result. Raises UsageError."""
 
@@ -253,6 +262,7 @@ Operation: TypeAlias = (
     | PublishPart
     | RunStep
     | AskPrincipal
+    | AskConfirmation
     | Sleep
     | StartTask
     | WaitForTasks

@@ -19,6 +19,7 @@ import msgspec
 
 from component.skills.errors import Denied, InvalidParam, SkillError, StepFailed, UsageError
 from component.skills.operations import (
+    AskConfirmation,
     AskModel,
     AskPrincipal,
     ChildResult,
@@ -55,7 +56,9 @@ TABLES: Final = (
 
 T = TypeVar("T")
 
-StepOperation: TypeAlias = RunStep | AskPrincipal | Sleep | StartTask | WaitForTasks
+StepOperation: TypeAlias = (
+    RunStep | AskPrincipal | AskConfirmation | Sleep | StartTask | WaitForTasks
+)
 """The operations that are steps."""
 
 ATOMIC: Final = ""
@@ -168,6 +171,8 @@ def _described(operation: StepOperation) -> tuple[str, str, bytes]:
         case AskPrincipal(question=text):
             name = f"{_QUESTION}{hashlib.sha256(text.encode()).hexdigest()[:16]}"
             return name, f"question {text[:80]!r}", b""
+        case AskConfirmation():
+            return f"{_QUESTION}confirm", "confirmation", operation.confirm.encode()
         case Sleep():
             return "~sleep", "sleep", b""
         case StartTask(skill=skill):

@@ -17,6 +17,7 @@ from component.skills.errors import (
     CapabilityMissing,
     Denied,
     InvalidParam,
+    RemoteError,
     SkillFailed,
     SkillInterrupted,
     SkillTimeout,
@@ -190,6 +191,8 @@ def error_of(skill: Skill, error: Exception) -> StanzaError:
             return _with_text(errors.invalid_param(name, error.reason), str(error))
         case SkillTimeout():
             return errors.timed_out(repeatable=repeatable)
+        case RemoteError(error=StanzaError() as passed_on):
+            return passed_on
         case SkillInterrupted() if not repeatable:
             return _with_text(errors.outcome_unknown(), str(error))
         case SkillUnavailable():

@@ -203,6 +203,7 @@ def approved_of(database: Database, task: str) -> Confirm | None:
     """Return the last approved confirmation of a task; None if there is none."""
     rest = (
         "task = ? AND kind = 'confirm' AND state = 'answered' AND answer = 'approve'"
+        " AND step = ''"
         " ORDER BY revision DESC LIMIT 1"
     )
     found = _first(database, rest, task)

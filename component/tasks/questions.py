@@ -20,7 +20,7 @@ from component.skills.skill import Skill
 from component.skills.validation import SchemaValidator
 from component.tasks import question_rows, rows
 from component.tasks.changes import KEEP, Change, Transaction, change
-from component.tasks.journal import Recorded, end_step, nothing_ran
+from component.tasks.journal import Recorded, end_step, nothing_ran, succeeded
 from component.tasks.protocol import Doubt
 from component.tasks.queries import whole_task
 from component.tasks.question_rows import Answerer, InputRow, doubt_about
@@ -208,6 +208,26 @@ def ask_input(
     return ask_question(tx, row, put, (JID.parse(row.principal),), step)
 
 
+def ask_relayed(tx: Transaction, row: Row, original: Confirm, id_: str, step: str) -> Change:
+    """Ask the principal of a task for the confirmation `original` of another agent, otherwise like
+    `ask_question`. What will be done, the agent that will do it and the digest stay as they are
+    (DLG-020); the identifier is a new one.
+    """
+    wanted = original.expires
+    expires = lapses(
+        tx.now,
+        tx.limits.ask_expires_s
+        if wanted is None
+        else max(1.0, (rows.milliseconds(wanted) - tx.now) / 1000),
+        row.deadline,
+    )
+    principal = JID.parse(row.principal)
+    put = msgspec.structs.replace(
+        original, id=id_, task=row.id, principal=principal, expires=rows.moment(expires)
+    )
+    return ask_question(tx, row, put, (principal,), step)
+
+
 # Decisions and answers. The task's row is locked: of several answers, from any person and any
 # client, the first one that is committed counts.
 
@@ -257,7 +277,9 @@ def decide(tx: Transaction, by: Answerer, decision: Decision) -> Judgement:
     if decision.value == "approve" and (doubt := doubt_about(tx, by, put.id)):
         return Judgement(doubt=doubt)
     question_rows.store_answer(tx, put, decision.value, by.who)
-    if decision.value == "approve":
+    if put.step:  # another agent needs the decision
+        end_step(tx, row, put.step, Recorded(succeeded(decision.value)))
+    if put.step or decision.value == "approve":
         return Judgement(change=_go_on(tx, row, None))
     failure = Failure.of(errors.denied(), repeatable=nothing_ran(tx, row.id))
     if decision.reason is not None and decision.reason.strip():

@@ -44,12 +44,14 @@ from component.tasks.journal import ATOMIC, Journal, Recorded, StepId, StepOpera
 from component.tasks.leases import Slot
 from component.tasks.outputs import Parts
 from component.tasks.protocol import CannotShare
-from component.tasks.questions import ask_input, lapses
+from component.tasks.questions import ask_input, ask_relayed, lapses
 from component.tasks.replay import Flight, NewRecord, RecordedAnswer, ReplayRecord
 from component.tasks.request import NO_KEY, OnResult, Request, RequestKey
 from component.tasks.rows import TERMINAL, LostError, Row
+from xep.binding import read
 from xep.binding.escaping import without_forbidden
 from xep.fluux_agent import errors
+from xep.fluux_agent.confirm import Confirm
 from xep.fluux_agent.execute import Accepted, Output, Result, State
 from xep.fluux_agent.task import Progress
 from xep.stanza_error import StanzaError
@@ -104,7 +106,7 @@ class Admitted(msgspec.Struct, frozen=True):
         return not (self.repeatable or self.skill.durable)
 
 
-def context_of(request: Request, skill: Skill, host: Host | None = None) -> Context:
+def context_of(request: Request, skill: Skill, host: Host | None = None, task: str = "") -> Context:
     """Return what a skill gets as its context; without a host it cannot perform operations."""
     caller = request.caller_context
     return Context(
@@ -116,6 +118,8 @@ def context_of(request: Request, skill: Skill, host: Host | None = None) -> Cont
         limits=caller.limits,
         trace=caller.trace,
         address=str(request.target.bare),
+        task=task,
+        delegation=request.delegation,
         host=host,
     )
 
@@ -279,7 +283,7 @@ class Run:
     async def _run_skill(self) -> RecordedAnswer | None:
         request, skill = self.request, self.skill
         self._skill_task = anyio.get_current_task().id
-        context = context_of(request, skill, self)
+        context = context_of(request, skill, self, self.task)
         access, on_result = self._runtime.skills, self.admitted.on_result
         try:
             access.check(request, skill, "" if self.row is None else self.task)
@@ -531,19 +535,9 @@ class Run:
 
     async def _ask(self, asked: operations.AskPrincipal) -> bytes:
         """Ask the principal a question: this run ends here, and the answer starts another one."""
-        await self._enter(asked)
-        if _in_step.get() is self:
-            raise UsageError(
-                f"The skill {self.skill.name} asks a question inside a step, which would have"
-                " to wait for the answer: ask before the step, and pass it the answer."
-            )
-        step, recorded = self._steps.find(asked, branch=self._in_branch())
+        step, recorded = await self._find_question(asked)
         if recorded is not None:
             return journal.json_of(recorded)
-        self._steps.check_questions()
-        if self.request.mode == "inline":
-            self._refused = errors.confirmation_unavailable()
-            raise Parked
         shown = msgspec.Raw(asked.schema)
         seconds = self._limits.ask_expires_s if asked.expires_s is None else asked.expires_s
         text, id_ = without_forbidden(asked.question), leases.new_instance()
@@ -553,6 +547,35 @@ class Run:
             tx.publish(ask_input(tx, row, (step.name, id_), text, shown, expires))
 
         return await self._park(op)
+
+    async def _ask_confirmation(self, asked: operations.AskConfirmation) -> bytes:
+        """Ask the principal for a confirmation that another agent needs, like `_ask`."""
+        step, recorded = await self._find_question(asked)
+        if recorded is not None:
+            return journal.json_of(recorded)
+        original, id_ = read(asked.confirm, Confirm), leases.new_instance()
+
+        def op(tx: Transaction, row: Row) -> None:
+            tx.publish(ask_relayed(tx, row, original, id_, step.name))
+
+        return await self._park(op)
+
+    async def _find_question(
+        self, asked: operations.AskPrincipal | operations.AskConfirmation
+    ) -> tuple[StepId, Recorded | None]:
+        await self._enter(asked)
+        if _in_step.get() is self:
+            raise UsageError(
+                f"The skill {self.skill.name} asks a question inside a step, which would have"
+                " to wait for the answer: ask before the step, and pass it the answer."
+            )
+        step, recorded = self._steps.find(asked, branch=self._in_branch())
+        if recorded is None:
+            self._steps.check_questions()
+            if self.request.mode == "inline":
+                self._refused = errors.confirmation_unavailable()
+                raise Parked
+        return step, recorded
 
     async def _sleep(self, sleep: operations.Sleep) -> None:
         step, recorded = await self._find(sleep)
@@ -700,6 +723,7 @@ class Run:
         operations.PublishPart: _publish,
         operations.RunStep: _step,
         operations.AskPrincipal: _ask,
+        operations.AskConfirmation: _ask_confirmation,
         operations.Sleep: _sleep,
         operations.StartTask: _start,
         operations.WaitForTasks: _wait,

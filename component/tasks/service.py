@@ -40,7 +40,7 @@ from component.tasks.rows import TERMINAL
 from component.tasks.worker import Worker
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Decision
-from xep.fluux_agent.task import Cancel, Events, InputAnswer, Task
+from xep.fluux_agent.task import Cancel, Events, InputAnswer, Progress, Task
 from xep.fluux_agent.task import Tasks as TaskList
 from xep.jid import JID
 
@@ -355,6 +355,16 @@ class TaskService:
             return judged
 
         return await self._runtime.commit(op, tasks=tasks)
+
+    async def report(self, task: str, progress: Progress) -> None:
+        """Report the progress of a task that waits for an event elsewhere, if it still does."""
+
+        def op(tx: Transaction) -> None:
+            row = rows.load(tx, task)
+            if row is not None and row.state == "running" and row.owner is None and row.waits:
+                tx.publish(changes.change(tx, row, "running", progress))
+
+        await self._runtime.commit(op, tasks=(task,))
 
     async def open_questions(self, who: JID, at: JID) -> Sequence[Question]:
         """Return the open questions that this address has asked the bare JID `who`."""

@@ -56,7 +56,8 @@ class Risk(Payload, frozen=True, kw_only=True):
 class Confirm(Payload, frozen=True, kw_only=True):
     """A request for confirmation, in a message whose body asks the same in words.
 
-    ``principal`` is the bare JID for whom the action would run. ``hash`` covers exactly that
+    ``principal`` is the bare JID for whom the action would run. ``agent`` is the agent that will
+    act, if it is not the sender, which passes its question on. ``hash`` covers exactly that
     action. After ``expires`` no answer counts; the first public draft always gives one, and without
     it the question stays open as long as its task.
     """
@@ -66,6 +67,7 @@ class Confirm(Payload, frozen=True, kw_only=True):
     id: Annotated[str, Attr()]
     task: Annotated[str | None, Attr()] = None
     principal: Annotated[JID | None, Attr()] = None
+    agent: Annotated[JID | None, Attr()] = None
     action: Annotated[Action, Child()]
     risk: Annotated[Risk | None, Child()] = None
     hash: Annotated[Hash | None, Child()] = None

@@ -103,7 +103,7 @@ class Schema(Payload, frozen=True, kw_only=True):
 
 
 class SkillDescription(Payload, frozen=True, kw_only=True):
-    """One skill. ``schemas`` are present only when the skill was requested by name."""
+    """One skill. ``schemas`` are present only when they were requested, or the skill by name."""
 
     xml = Name(NAMESPACE, "skill")
 
@@ -124,8 +124,9 @@ class SkillsQuery(Payload, frozen=True, kw_only=True):
     """The skills query and its answer.
 
     In the query ``skill`` requests one skill with its schemas, ``search`` requests skills that
-    match some words, and ``version`` is the hash of an earlier answer. In the answer ``version`` is
-    the hash over everything that this principal sees, schemas included, regardless of the request:
+    match some words, ``schemas`` requests the schemas of all of them, and ``version`` is the hash
+    of an earlier answer. In the answer ``version`` is the hash over everything that this principal
+    sees, schemas included, regardless of the request:
     it is the same on every page and for every search. ``ttl`` is the number of seconds for which
     the answer may be cached. When the query's ``version`` is still current, the answer is
     ``unchanged`` and contains no skills.
@@ -139,6 +140,7 @@ class SkillsQuery(Payload, frozen=True, kw_only=True):
     search: Annotated[str | None, Attr()] = None
     version: Annotated[str | None, Attr()] = None
     ttl: Annotated[int | None, Attr()] = None
+    schemas: Annotated[bool, Attr()] = False
     unchanged: Annotated[bool, Attr()] = False
     skills: Annotated[tuple[SkillDescription, ...], Child(malformed="drop")] = ()
     page: Annotated[ResultSet | None, Child()] = None

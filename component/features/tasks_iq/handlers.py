@@ -69,18 +69,18 @@ class SkillsHandler:
         skill = view.get(name)
         if skill is None:
             raise errors.unknown_skill()
-        description = msgspec.structs.replace(self._describe(skill)[0], schemas=_schemas(skill))
-        return self._answer(view, (description,), page_answer((name,), 0, 1))
+        return self._answer(view, (self._complete(skill)[0],), page_answer((name,), 0, 1))
 
     def _page(self, view: View, query: fluux.SkillsQuery) -> fluux.SkillsQuery:
         try:
             names = view.names(query.search or "")
         except SearchError as error:
             raise errors.malformed(str(error)) from error
+        describe = self._complete if query.schemas else self._describe
         chosen, which = page(
             names,
             query.page,
-            lambda name: self._describe(_known(view, name)),
+            lambda name: describe(_known(view, name)),
             self._room,
             always_paged=True,
         )
@@ -90,6 +90,13 @@ class SkillsHandler:
         self, view: View, skills: tuple[fluux.SkillDescription, ...], which: ResultSet
     ) -> fluux.SkillsQuery:
         return fluux.SkillsQuery(version=view.version, ttl=self._ttl_s, skills=skills, page=which)
+
+    def _complete(self, skill: Skill) -> tuple[fluux.SkillDescription, int]:
+        """Return the description of a skill with its schemas, and its size in bytes."""
+        description, size = self._describe(skill)
+        schemas = _schemas(skill)
+        size += sum(len(encode(each, fluux.NAMESPACE).encode()) for each in schemas)
+        return msgspec.structs.replace(description, schemas=schemas), size
 
     def _describe(self, skill: Skill) -> tuple[fluux.SkillDescription, int]:
         """Return the description of a skill, and its size in bytes; cached with the skill that it

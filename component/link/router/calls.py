@@ -27,6 +27,13 @@ class _Call:
         self.ended.set()
 
 
+class NoAnswerError(StanzaError):
+    """No answer has come: whether the IQ was received is unknown."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("remote-server-timeout", text)
+
+
 class Calls:
     """The IQs that wait for an answer, keyed by id and peer.
 
@@ -79,6 +86,24 @@ class Calls:
         answer = await self._answer(iq, to, timeout_s, known_errors)
         return _expect(expected, answer)
 
+    async def call_any(
+        self,
+        type_: Literal["get", "set"],
+        to: JID,
+        payload: Payload,
+        expected: tuple[type[P], ...],
+        *,
+        from_: JID | None = None,
+        known_errors: tuple[type[Payload], ...] | None = None,
+    ) -> P:
+        """Send an IQ whose result has one of several payloads, like `call`. Raises NoAnswerError if
+        none came.
+        """
+        iq = IQ(type=type_, id=self._new_id(), to=to, from_=from_ or self._default, payload=payload)
+        answer = await self._answer(iq, to, None, known_errors)
+        present = [each for each in expected if each.xml.tag in answer.child_names]
+        return _expect((present or expected)[0], answer)
+
     async def call_optional(
         self,
         type_: Literal["get", "set"],
@@ -113,9 +138,7 @@ class Calls:
             del self._waiting[key]
             if not isinstance(call.outcome, Incoming):
                 delivery.withdraw()
-        answer = call.outcome or StanzaError(
-            "remote-server-timeout", f"{to} did not answer within {timeout_s:g} seconds"
-        )
+        answer = call.outcome or NoAnswerError(f"{to} did not answer within {timeout_s:g} seconds")
         if isinstance(answer, StanzaError):
             raise answer
         if answer.type == "error":
@@ -142,8 +165,7 @@ class Calls:
         """Fail every waiting call: its answer will not arrive any more."""
         for call in self._waiting.values():
             if call.outcome is None:
-                text = "the connection to the server was lost while waiting"
-                call.end(StanzaError("remote-server-timeout", text))
+                call.end(NoAnswerError("the connection to the server was lost while waiting"))
 
     def _new_id(self) -> str:
         return self._tag + system.token_urlsafe(9)

@@ -106,6 +106,7 @@ class Router:
         table: the routes.
         call: sends an IQ and returns the payload of its result; see `Calls.call`.
         call_optional: the same for a result that may have no payload.
+        call_any: the same for a result that has one of several payloads.
     """
 
     def __init__(
@@ -128,6 +129,7 @@ class Router:
             outbox, addresses.default, options.call_timeout_s, faults.known, options.tag
         )
         self.call, self.call_optional = self._calls.call, self._calls.call_optional
+        self.call_any = self._calls.call_any
         self._work = RunningHandlers(self._admission, self._replies, options.request_timeout_s)
         self._queue = FairQueue()
         self._clock = system.current().perf_counter

@@ -1,0 +1,424 @@
+"""Calls of skills of peers: stored before they are sent, and followed without a slot.
+
+The task here waits (`Context.wait_for_event`) while the call is a row. One loop for each open call
+sends its request, always with the same bytes, until the peer has answered; then it follows the
+peer's task by its events, and asks for it when an event may have been lost: after each new session,
+and once a minute. Questions of the peer wake the task here, which asks its own principal.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import anyio
+import msgspec
+import structlog
+from anyio.abc import TaskGroup, TaskStatus
+
+from component import system
+from component.agent_addresses import canonical_address
+from component.config.peers import Peer
+from component.features.peers import rows
+from component.features.peers.requests import (
+    error_of,
+    failure_of,
+    new_call,
+    result_of,
+)
+from component.features.peers.rows import Call
+from component.kernel.kernel import Kernel
+from component.link.router.calls import NoAnswerError
+from component.link.router.table import Request, StanzaRoute
+from component.skills.context import Context
+from component.skills.errors import Denied, SkillInterrupted
+from component.skills.foreign_texts import clean
+from component.skills.inputs import Arguments
+from component.skills.outputs import SkillResult
+from component.skills.skill import Invoke
+from component.store.database import Database
+from component.store.errors import StorageError
+from component.store.outages import log_failure
+from xep.binding import ContentError, Payload, encode, read
+from xep.data_forms import Form
+from xep.fluux_agent import errors
+from xep.fluux_agent.confirm import Confirm, Decision
+from xep.fluux_agent.errors import CONDITIONS, Retry
+from xep.fluux_agent.execute import Accepted, Execute, Result
+from xep.fluux_agent.task import AnswerParams, Cancel, Failure, Input, InputAnswer, Task
+from xep.jid import JID
+from xep.stanza_error import StanzaError
+
+_log = structlog.get_logger("component.features.peers")
+
+_POLL_S: Final = 60.0
+_FIRST_WAIT_S: Final = 1.0
+_LONGEST_WAIT_S: Final = 60.0
+_GRACE_MS: Final = 30_000
+"""How far clocks of different servers may differ."""
+_LONGEST_QUESTION: Final = 2000
+_BAD: Final = "ignored a bad message of a peer"
+_MESSAGES: Final = frozenset(("chat", "normal", "headline"))
+
+
+class PeerCalls:
+    """Sends the calls of this instance, and receives what peers report."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._storage = kernel.storage
+        self._service = kernel.tasks.service
+        self._followers: dict[str, _Follower] = {}
+        self._work = anyio.Event()
+        self._work.set()
+        self.is_connected = anyio.Event()
+
+    # The skill.
+
+    def invoke_of(self, peer: Peer, skill: str) -> Invoke:
+        """Return what calls a skill of a peer."""
+
+        async def invoke(arguments: Arguments, context: Context | None) -> SkillResult:
+            assert context is not None, "it wants a context"
+            return await self._call(peer, skill, arguments, context)
+
+        return invoke
+
+    async def _call(
+        self, peer: Peer, skill: str, arguments: Arguments, context: Context
+    ) -> SkillResult:
+        call = await self._storage.read(lambda db: rows.load(db, context.key))
+        if call is None:
+            sender = canonical_address(JID.parse(context.address))
+            call = new_call(peer, skill, arguments, context, sender, self._service.instance)
+        elif rows.is_asking(call):
+            reply = await self._reply(peer, call, context)
+            call_id = call.id
+            await self._storage.write(lambda db: rows.change(db, call_id, reply=encode(reply)))
+            self._wake(call_id)
+        outcome = call.result()
+        if outcome is None:
+            await context.wait_for_event(call.id, partial(self._begin, call))
+        if isinstance(outcome, Result):
+            return result_of(outcome)
+        if call.unknown:
+            raise SkillInterrupted(
+                f"{peer.name} did not answer. Whether it has done this is not known."
+            )
+        raise error_of(outcome, peer.name)
+
+    def _begin(self, call: Call, database: Database) -> bool:
+        """Store a call in the commit that lets its task wait, unless it is stored already."""
+        rows.add(database, call)
+        self._work.set()  # what this wakes writes, so it does so after this commit
+        return rows.is_pending(database, call.id)
+
+    async def _reply(self, peer: Peer, call: Call, context: Context) -> Payload:
+        """Ask the principal what the peer asks, and return the answer for it."""
+        question = read(call.question or "", Input, Confirm)
+        if isinstance(question, Confirm):
+            value = await context.confirm(encode(question), question.id)
+            return Decision(id=question.id, value=value, hash=question.hash)
+        assert isinstance(question, Input)
+        text = clean(question.questions[0].text, _LONGEST_QUESTION)
+        schema = msgspec.json.decode(question.schema.json, type=dict[str, object])
+        task = call.remote or ""
+        try:
+            answer = await context.ask(
+                f"The agent {peer.name} ({peer.jid}) asks: {text}", schema, key=question.id
+            )
+        except Denied:
+            form = Form(type="cancel")
+            return InputAnswer(task=task, input=question.id, revision=question.revision, form=form)
+        params = AnswerParams(json=msgspec.Raw(msgspec.json.encode(answer)))
+        return InputAnswer(task=task, input=question.id, revision=question.revision, params=params)
+
+    # The loop.
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Send and follow the calls of this instance until cancelled."""
+        task_status.started()
+        async with anyio.create_task_group() as group:
+            while True:
+                await self._work.wait()
+                self._work = anyio.Event()
+                try:
+                    await self._start_followers(group)
+                except StorageError as error:
+                    log_failure(_log, "calls of peers have to wait", error)
+                    await anyio.sleep(_FIRST_WAIT_S)
+                    self._work.set()
+
+    async def _start_followers(self, group: TaskGroup) -> None:
+        me = self._service.instance
+        for call in await self._storage.write(lambda db: rows.open_calls(db, me)):
+            if call.id not in self._followers:
+                follower = self._followers[call.id] = _Follower(self, self._kernel, call.id)
+                group.start_soon(self._follow, follower)
+
+    async def _follow(self, follower: "_Follower") -> None:
+        try:
+            await follower.run()
+        finally:
+            del self._followers[follower.call]
+
+    def _wake(self, call: str) -> None:
+        follower = self._followers.get(call)
+        if follower is None:
+            self._work.set()
+        else:
+            follower.wake()
+
+    def connected(self) -> None:
+        """Ask for the tasks of peers again: their events may have been lost."""
+        self.is_connected.set()
+        for follower in self._followers.values():
+            follower.wake()
+
+    def disconnected(self) -> None:
+        """Send nothing while there is no session."""
+        self.is_connected = anyio.Event()
+
+    def task_ended(self) -> None:
+        """A task here has ended, perhaps one that waits for a peer."""
+        for follower in self._followers.values():
+            follower.wake()
+
+    # What peers report.
+
+    def routes(self) -> tuple[StanzaRoute, ...]:
+        """Return the routes of the messages of peers."""
+        is_peer = self._kernel.environment.catalog.is_peer
+        return (
+            StanzaRoute(
+                *("message", _MESSAGES, self._task_reported),
+                payload=Task,
+                admits=is_peer,
+                falls_back=True,
+            ),
+            StanzaRoute(
+                *("message", _MESSAGES, self._confirmation_asked),
+                payload=Confirm,
+                admits=is_peer,
+                falls_back=True,
+            ),
+        )
+
+    async def _task_reported(self, request: Request[None]) -> None:
+        try:
+            task = request.stanza.require(Task)
+        except ContentError as error:
+            _log.warning(
+                "ignored a bad event of a peer", peer=str(request.sender), reason=str(error)
+            )
+            return
+        await self._report(request.principal, task.id, lambda follower: follower.reported(task))
+
+    async def _confirmation_asked(self, request: Request[None]) -> None:
+        try:
+            confirm = request.stanza.require(Confirm)
+        except ContentError as error:
+            _log.warning(
+                "ignored a bad event of a peer", peer=str(request.sender), reason=str(error)
+            )
+            return
+        if confirm.task is not None:
+            await self._report(
+                request.principal, confirm.task, lambda follower: follower.asked(confirm)
+            )
+
+    async def _report(self, peer: JID, remote: str, report: "Callable[[_Follower], None]") -> None:
+        call = await self._storage.read(lambda db: rows.call_of(db, str(peer), remote))
+        follower = None if call is None else self._followers.get(call)
+        if follower is not None:
+            report(follower)
+
+    def requeued(self, principals: tuple[str, ...]) -> None:
+        """Let the tasks of these principals go on that waited for a peer."""
+        for principal in principals:
+            self._service.requeued(principal)
+
+
+class _Follower:
+    """Sends one call, and follows it to its end."""
+
+    def __init__(self, calls: PeerCalls, kernel: Kernel, call: str) -> None:
+        self.call = call
+        self._calls = calls
+        self._kernel = kernel
+        self._storage = kernel.storage
+        self._changed = anyio.Event()
+        self._news: list[Task | Confirm] = []
+        self._revision = -1
+        self._began = anyio.current_time()
+        self._unsure = False
+        """Whether the peer may have got the request."""
+        self._wait = _FIRST_WAIT_S
+
+    def wake(self) -> None:
+        """Look again what has to be done."""
+        self._changed.set()
+
+    def reported(self, task: Task) -> None:
+        """Take an event of the peer's task."""
+        self._news.append(task)
+        self.wake()
+
+    def asked(self, confirm: Confirm) -> None:
+        """Take a question of the peer."""
+        self._news.append(confirm)
+        self.wake()
+
+    async def run(self) -> None:
+        """Do what the call needs until it has ended."""
+        while True:
+            self._changed = anyio.Event()
+            try:
+                delay = await self._step()
+            except StorageError as error:
+                log_failure(_log, "a call of a peer has to wait", error)
+                delay = self._next_wait()
+            if delay is None:
+                return
+            with anyio.move_on_after(delay):
+                await self._changed.wait()
+
+    async def _step(self) -> float | None:
+        """Do one thing; return the seconds until the next one, None at the end."""
+        while self._news:
+            await self._take(self._news.pop(0))
+
+        def op(database: Database) -> tuple[Call | None, bool, int]:
+            call = rows.load(database, self.call)
+            return call, call is not None and rows.is_wanted(database, call), database.now
+
+        call, is_wanted, now = await self._storage.read(op)
+        if call is None or call.state == "ended" or call.owner != self._calls._service.instance:  # noqa: SLF001 - of this module
+            return None
+        if not self._calls.is_connected.is_set():
+            with anyio.move_on_after(_LONGEST_WAIT_S):
+                await self._calls.is_connected.wait()
+            return 0.0
+        if now > call.deadline + _GRACE_MS:
+            await self._give_up(call, errors.deadline_expired())
+            return None
+        try:
+            return await self._talk(call, is_wanted=is_wanted)
+        except NoAnswerError:
+            self._unsure = True
+            return self._next_wait()
+        except StanzaError as error:
+            return await self._refused(call, error)
+
+    async def _talk(self, call: Call, *, is_wanted: bool) -> float | None:
+        to, from_ = JID.parse(call.address), JID.parse(call.sender)
+        ask = partial(
+            self._kernel.stream.router.call_any, to=to, from_=from_, known_errors=CONDITIONS
+        )
+        if call.state == "unanswered":
+            if not is_wanted and not self._unsure:
+                await self._end(failure_of(errors.remote_failure(repeatable=True)))
+                return None
+            request = read(call.request, Execute)
+            answer = await ask("set", payload=request, expected=(Result, Accepted))
+            self._wait = _FIRST_WAIT_S
+            if isinstance(answer, Result):
+                await self._end(answer)
+                return None
+            assert isinstance(answer, Accepted)
+            await self._change(state="accepted", remote=answer.task)
+            return 0.0 if not is_wanted or answer.state != "accepted" else _POLL_S
+        if not is_wanted:
+            cancel = Cancel(id=call.remote or "")
+            await self._take(await ask("set", payload=cancel, expected=(Task,)))
+            return _POLL_S
+        if call.reply is not None:
+            await self._send_reply(call, to, from_)
+            return 0.0
+        task = Task(id=call.remote or "")
+        await self._take(await ask("get", payload=task, expected=(Task,)))
+        self._wait = _FIRST_WAIT_S
+        return _POLL_S
+
+    async def _send_reply(self, call: Call, to: JID, from_: JID) -> None:
+        reply = read(call.reply or "", InputAnswer, Decision)
+        assert reply is not None
+        try:
+            await self._kernel.stream.router.call_optional(
+                *("set", to, reply, Task), from_=from_, known_errors=CONDITIONS
+            )
+        except NoAnswerError:
+            raise
+        except StanzaError as error:
+            if not error.application or isinstance(error.application[0], Retry):
+                raise
+            # It was decided otherwise, or has expired: the task of the peer says what follows.
+            _log.info("a peer does not take an answer", peer=call.peer, reason=str(error))
+        await self._change(question=None, reply=None)
+
+    async def _take(self, news: object) -> None:
+        """Take what the peer says about its task, or asks."""
+        if isinstance(news, Confirm):
+            await self._ask(encode(news))
+        elif isinstance(news, Task) and (news.revision or 0) >= self._revision:
+            self._revision = news.revision or 0
+            await self._take_task(news)
+
+    async def _take_task(self, task: Task) -> None:
+        match task.state:
+            case "completed" if task.result is not None:
+                await self._end(task.result)
+            case "completed" | "failed" | "rejected" | "cancelled":
+                cancelled = failure_of(errors.remote_failure(repeatable=False))
+                await self._end(task.failure or cancelled)
+            case "input-required" if task.input is not None:
+                await self._ask(encode(task.input))
+            case "input-required" if task.confirm is not None:
+                await self._ask(encode(task.confirm))
+            case "running" if task.progress is not None:
+                call = await self._storage.read(lambda db: rows.load(db, self.call))
+                if call is not None:
+                    await self._kernel.tasks.service.report(call.task, task.progress)
+
+    async def _ask(self, question: str) -> None:
+        call = await self._storage.read(lambda db: rows.load(db, self.call))
+        if call is not None and call.question != question:
+            await self._change(question=question, reply=None)
+
+    async def _refused(self, call: Call, error: StanzaError) -> float | None:
+        """Handle an error of the peer, or of a server on the way to it."""
+        condition = error.application[0] if error.application else None
+        if isinstance(condition, Retry):
+            return float(condition.after)
+        if condition is not None and call.state == "unanswered":
+            await self._end(failure_of(error, unknown=False))
+            return None
+        if condition is not None:
+            # The peer does not know the task any more, or not the request about it.
+            await self._give_up(call, error, unknown=True)
+            return None
+        waited = anyio.current_time() - self._began
+        peer = next((one for one in self._kernel.settings.peer if one.name == call.peer), None)
+        is_over = peer is None or waited >= peer.unreachable_s
+        if call.state == "unanswered" and not self._unsure and is_over:
+            made = errors.remote_failure(repeatable=True)
+            made.text = f"It cannot be reached: {error}"
+            await self._end(failure_of(made))
+            return None
+        return self._next_wait()
+
+    async def _give_up(self, call: Call, error: StanzaError, *, unknown: bool = False) -> None:
+        is_unknown = unknown or self._unsure or call.state == "accepted"
+        await self._end(failure_of(error, unknown=is_unknown), unknown=int(is_unknown))
+
+    async def _end(self, outcome: Result | Failure, unknown: int = 0) -> None:
+        await self._change(state="ended", outcome=encode(outcome), unknown=unknown, question=None)
+
+    async def _change(self, **values: str | int | None) -> None:
+        principals = await self._storage.write(
+            lambda db: rows.change(db, self.call, **values), keep_trying=True
+        )
+        self._calls.requeued(principals)
+
+    def _next_wait(self) -> float:
+        wait, self._wait = self._wait, min(self._wait * 2, _LONGEST_WAIT_S)
+        return wait * (0.75 + system.random() / 2)

@@ -1,0 +1,137 @@
+"""The requests that this service sends to peers, and what their answers mean here."""
+
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+
+from component import system
+from component.agent_addresses import both_addresses
+from component.config.peers import Peer
+from component.features.peers.rows import Call
+from component.skills.context import Context
+from component.skills.errors import RemoteError
+from component.skills.inputs import Arguments
+from component.skills.outputs import File, Link, Part, SkillResult
+from component.skills.outputs import Output as TextOutput
+from component.tasks.outputs import part_of
+from component.tasks.rows import milliseconds
+from xep.binding import encode
+from xep.fluux_agent import errors
+from xep.fluux_agent.delegation import Delegation
+from xep.fluux_agent.errors import (
+    BudgetExhausted,
+    DeadlineExpired,
+    Denied,
+    HopsExceeded,
+    Loop,
+    OutcomeUnknown,
+)
+from xep.fluux_agent.execute import Execute, Params, Result
+from xep.fluux_agent.task import Failure
+from xep.jid import JID
+from xep.stanza_error import StanzaError
+
+MOST_HOPS: Final = 4
+"""The `max-hops` of work that begins here."""
+_PASSED_UP: Final = (
+    *(Denied, DeadlineExpired, BudgetExhausted, OutcomeUnknown, Loop, HopsExceeded),
+)
+"""The conditions that say more to a caller than that something failed further on (DLG-021)."""
+
+
+def delegation_of(context: Context, sender: JID, peer: JID) -> Delegation:
+    """Return what a request to a peer says about the work: for whom, and the path with its limits.
+
+    Raises RemoteError: the peer is in the path, or the path would become too long (DLG-007).
+    """
+    given = context.delegation
+    if given is None:
+        given = Delegation(origin=JID.parse(context.principal), max_hops=MOST_HOPS, via=())
+    via = (*given.via, sender)
+    if not set(both_addresses(peer)).isdisjoint(via):
+        raise RemoteError(errors.loop())
+    if len(via) > given.max_hops:
+        raise RemoteError(errors.hops_exceeded())
+    trace = given.trace.split("-")[1] if given.trace else system.token_hex(16)
+    return msgspec.structs.replace(given, via=via, trace=f"00-{trace}-{system.token_hex(8)}-01")
+
+
+def new_call(
+    peer: Peer, skill: str, arguments: Arguments, context: Context, sender: JID, owner: str
+) -> Call:
+    """Return the call of a skill of a peer, with the XML that is sent. Raises RemoteError."""
+    to = JID.parse(peer.jid)
+    left = context.remaining()
+    seconds = peer.timeout_s if left is None else min(peer.timeout_s, left)
+    # Whole seconds: the deadline has to be read from the XML as it was written.
+    deadline = system.now() + timedelta(seconds=seconds)
+    deadline = deadline.replace(microsecond=0) + timedelta(seconds=1)
+    execute = Execute(
+        skill=skill,
+        mode="auto",
+        request=context.key,
+        deadline=deadline,
+        json_params=Params(json=msgspec.Raw(msgspec.json.encode(arguments))),
+        delegation=delegation_of(context, sender, to),
+    )
+    return Call(
+        id=context.key,
+        task=context.task,
+        peer=peer.name,
+        address=str(to),
+        sender=str(sender),
+        request=encode(execute),
+        deadline=milliseconds(deadline),
+        owner=owner,
+    )
+
+
+def result_of(result: Result) -> SkillResult:
+    """Return the result of a peer as that of the skill here. Its texts are the peer's."""
+    parts: list[Part] = []
+    for output in result.outputs:
+        part: File | Link | TextOutput | None
+        if output.file is not None:
+            part = part_of(output.file)
+        else:
+            part = TextOutput(output.text, output.type, output.name)
+        if part is not None:
+            parts.append(part)
+    return SkillResult(tuple(parts), result.is_error)
+
+
+def failure_of(error: StanzaError, *, unknown: bool = False) -> Failure:
+    """Return the failure to store for an error of a peer, or on the way to it.
+
+    `unknown` says that the peer may have run the skill in spite of it.
+    """
+    return Failure.of(error, repeatable=not unknown)
+
+
+def error_of(failure: Failure, peer: str) -> RemoteError:
+    """Return what the skill here raises for a failure of a peer (DLG-021)."""
+    text = failure.texts[0].text if failure.texts else ""
+    for condition in failure.conditions:
+        if isinstance(condition, _PASSED_UP):
+            made = _error_with(condition)
+            made.text = text or made.text
+            return RemoteError(made)
+    error = errors.remote_failure(repeatable=failure.repeatable)
+    error.text = f"{peer} could not do this: {text}" if text else f"{peer} could not do this."
+    return RemoteError(error)
+
+
+def _error_with(condition: object) -> StanzaError:
+    match condition:
+        case Denied():
+            return errors.denied()
+        case DeadlineExpired():
+            return errors.deadline_expired()
+        case BudgetExhausted():
+            return errors.budget_exhausted()
+        case OutcomeUnknown():
+            return errors.outcome_unknown()
+        case Loop():
+            return errors.loop()
+    return errors.hops_exceeded()

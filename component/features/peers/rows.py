@@ -1,0 +1,226 @@
+"""The skills that peers offer, and calls of them: the tables, and every statement on them.
+
+A call is stored before it is sent, with the XML that is sent: a repetition has the same bytes, so
+the peer recognises it (RPL-005).
+
+    unanswered -> accepted -> ended
+
+Functions take the `Database` of one operation.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from component.store import waiters
+from component.store.database import Database
+from component.store.schema import Table
+from xep.binding import encode, read
+from xep.fluux_agent.execute import Result
+from xep.fluux_agent.skills import SkillsQuery
+from xep.fluux_agent.task import Failure
+
+TABLES: Final = (
+    Table(
+        name="peer_skills",
+        columns="""
+            peer TEXT {C} PRIMARY KEY,
+            address TEXT NOT NULL,
+            version TEXT NOT NULL,
+            expires BIGINT NOT NULL,
+            skills TEXT NOT NULL
+        """,
+        kept="what peers offer; deleted when a peer offers nothing any more",
+        is_work=False,
+    ),
+    Table(
+        name="peer_calls",
+        columns="""
+            id TEXT {C} PRIMARY KEY,
+            task TEXT NOT NULL REFERENCES tasks ON DELETE CASCADE,
+            peer TEXT {C} NOT NULL,
+            address TEXT NOT NULL,
+            sender TEXT NOT NULL,
+            request TEXT NOT NULL,
+            deadline BIGINT NOT NULL,
+            owner TEXT NOT NULL,
+            state TEXT NOT NULL,
+            remote TEXT {C},
+            question TEXT,
+            reply TEXT,
+            outcome TEXT,
+            unknown INTEGER NOT NULL DEFAULT 0
+        """,
+        indexes={
+            "peer_calls_remote": "(remote) WHERE remote IS NOT NULL",
+            "peer_calls_task": "(task)",
+            "peer_calls_open": "(owner) WHERE state <> 'ended'",
+        },
+        kept="part of a task",
+    ),
+)
+
+
+class Offered(msgspec.Struct, frozen=True):
+    """The skills that a peer has offered last, until `expires`, in milliseconds of the steady
+    clock. `version` is the hash of its answer.
+    """
+
+    peer: str
+    address: str
+    version: str
+    expires: int
+    skills: str
+
+    @property
+    def query(self) -> SkillsQuery:
+        """The descriptions of the skills."""
+        return read(self.skills, SkillsQuery)
+
+
+def offered(database: Database, peer: str, address: str) -> Offered | None:
+    """Return what a peer at an address has offered last; None if nothing is known."""
+    row = database.execute(
+        "SELECT peer, address, version, expires, skills FROM peer_skills"
+        " WHERE peer = ? AND address = ?",
+        (peer, address),
+    ).fetchone()
+    return None if row is None else Offered(*row)
+
+
+def offer(database: Database, peer: str, address: str, answer: SkillsQuery, ttl_s: int) -> Offered:
+    """Store what a peer offers."""
+    made = Offered(
+        peer, address, answer.version or "", database.steady + ttl_s * 1000, encode(answer)
+    )
+    database.execute(
+        "INSERT INTO peer_skills (peer, address, version, expires, skills) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT (peer) DO UPDATE SET address = excluded.address, version = excluded.version,"
+        " expires = excluded.expires, skills = excluded.skills",
+        msgspec.structs.astuple(made),
+    )
+    return made
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """A call of a skill of a peer.
+
+    Attributes:
+        id: the idempotency key of the call, which is the name of its request.
+        task: the task here that waits for it.
+        sender: the address here that asks.
+        request: the XML of the execute element.
+        deadline: in milliseconds since 1970.
+        owner: the instance that sends it.
+        remote: the task of the peer, if it has accepted one.
+        question: the XML of the open question of the peer, an `Input` or a `Confirm`.
+        reply: the XML of the answer to it, until the peer has it.
+        outcome: the XML of a `Result` or a `Failure`.
+        unknown: whether the peer may have run it, although there is no answer.
+    """
+
+    id: str
+    task: str
+    peer: str
+    address: str
+    sender: str
+    request: str
+    deadline: int
+    owner: str
+    state: str = "unanswered"
+    remote: str | None = None
+    question: str | None = None
+    reply: str | None = None
+    outcome: str | None = None
+    unknown: int = 0
+
+    def result(self) -> Result | Failure | None:
+        """Return the outcome, decoded; None before the end."""
+        if self.outcome is None:
+            return None
+        found = read(self.outcome, Result, Failure)
+        assert isinstance(found, Result | Failure)
+        return found
+
+
+_COLUMNS: Final = ", ".join(Call.__struct_fields__)
+_MARKS: Final = ", ".join("?" * len(Call.__struct_fields__))
+
+
+def add(database: Database, call: Call) -> Call:
+    """Store a new call; return it as it is stored, if it was before."""
+    database.execute(
+        f"INSERT INTO peer_calls ({_COLUMNS}) VALUES ({_MARKS}) ON CONFLICT (id) DO NOTHING",  # noqa: S608 - names
+        msgspec.structs.astuple(call),
+    )
+    return load(database, call.id) or call
+
+
+def load(database: Database, call: str, *, lock: bool = False) -> Call | None:
+    """Return a call, locked until the end of the transaction if wanted; None if there is none."""
+    locked = " FOR UPDATE" if lock and database.dialect == "postgresql" else ""
+    row = database.execute(
+        f"SELECT {_COLUMNS} FROM peer_calls WHERE id = ?{locked}",  # noqa: S608 - names
+        (call,),
+    ).fetchone()
+    return None if row is None else Call(**dict(zip(Call.__struct_fields__, row, strict=True)))
+
+
+def is_pending(database: Database, call: str) -> bool:
+    """Return whether a call has neither ended nor asks something; it is locked."""
+    found = load(database, call, lock=True)
+    return found is not None and found.state != "ended" and not is_asking(found)
+
+
+def is_asking(call: Call) -> bool:
+    """Return whether the peer asks something that was not answered yet."""
+    return call.question is not None and call.reply is None
+
+
+def open_calls(database: Database, owner: str) -> Sequence[Call]:
+    """Make `owner` send the calls of instances that have ended; return all that it has to send."""
+    database.execute(
+        "UPDATE peer_calls SET owner = ? WHERE state <> 'ended' AND owner <> ?"
+        " AND owner NOT IN (SELECT id FROM instances)",
+        (owner, owner),
+    )
+    found = database.execute(
+        f"SELECT {_COLUMNS} FROM peer_calls WHERE state <> 'ended' AND owner = ?",  # noqa: S608
+        (owner,),
+    ).fetchall()
+    return [Call(**dict(zip(Call.__struct_fields__, row, strict=True))) for row in found]
+
+
+def call_of(database: Database, address: str, remote: str) -> str | None:
+    """Return the id of the call that a task of the peer at an address serves."""
+    row = database.execute(
+        "SELECT id FROM peer_calls WHERE remote = ? AND address = ? AND state <> 'ended'",
+        (remote, address),
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
+def change(database: Database, call: str, **values: str | int | None) -> tuple[str, ...]:
+    """Change a call that has not ended, and wake the task that waits for it if there is news.
+
+    Returns the principals whose tasks can go on.
+    """
+    found = load(database, call, lock=True)
+    if found is None or found.state == "ended":
+        return ()
+    sets = ", ".join(f"{name} = ?" for name in values)
+    database.execute(
+        f"UPDATE peer_calls SET {sets} WHERE id = ?",  # noqa: S608 - names
+        (*values.values(), call),
+    )
+    changed = msgspec.structs.replace(found, **values)
+    if changed.state == "ended" or (is_asking(changed) and not is_asking(found)):
+        return waiters.wake_tasks(database, call)
+    return ()
+
+
+def is_wanted(database: Database, call: Call) -> bool:
+    """Return whether the task that waits for a call has not ended and is not being cancelled."""
+    row = database.execute("SELECT state FROM tasks WHERE id = ?", (call.task,)).fetchone()
+    return row is not None and row[0] in ("accepted", "running", "input-required")
