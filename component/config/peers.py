@@ -46,6 +46,10 @@ class Peer(Section):
     """Skills of this service that the peer sees and may execute; `*` and `?` as in policy rules.
     Skills that come from peers are never offered to another one.
     """
+    delegates: tuple[str, ...] = Field(default=(), examples=[["archive.search"]])
+    """Skills of other peers that work for this peer may use, by their names here. The peer itself
+    does not see them.
+    """
     origins: Domains | None = Field(default=None, examples=[["example.net"]])
     """Domains in whose names the peer may ask: it says for whom it works, and other domains are
     refused. Default: the domain of `jid` without its first label. `["*"]` means every domain.

@@ -110,8 +110,15 @@ class Catalog:
         """Return whether a principal is admitted and may execute a skill now: this one, or the
         version that its source offers meanwhile.
         """
-        found = self.view(principal).get(skill.name)
+        found = self.view(principal).get(skill.name) or self.delegated(principal, skill.name)
         return self.admits(principal) and found is not None
+
+    def delegated(self, principal: JID, skill: str) -> Skill | None:
+        """Return a skill that work for a principal may use although the principal does not see it;
+        None if it must not.
+        """
+        may = self.rights.policy.may_delegate(principal, skill)
+        return self.registry.get(skill) if may else None
 
     def _view_key(self, principal: JID) -> tuple[Policy, ViewKey]:
         # With the policy, so that no view of an earlier one is used for a later one.

@@ -96,7 +96,7 @@ def make_policy(settings: Settings) -> Policy:
         ],
         confirm=settings.policy.confirm,
         peers=[
-            PeerRule(peer.name, peer.jid, peer.offers, peer.believed_domains)
+            PeerRule(peer.name, peer.jid, peer.offers, peer.believed_domains, peer.delegates)
             for peer in settings.peer
         ],
     )

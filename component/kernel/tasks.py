@@ -107,6 +107,7 @@ class TaskSubsystem:
             make_flows(settings),
             monitoring.recorder,
             lambda: catalog.rights.policy,
+            catalog.delegated,
         )
         self.pause_gate = PauseGate(
             catalog.admins, self._retry_after_s, monitoring.full, monitoring.refused

@@ -56,13 +56,15 @@ class ConfirmationRule(msgspec.Struct, frozen=True):
 
 class PeerRule(msgspec.Struct, frozen=True):
     """An agent elsewhere that may use the skills whose names match `offers`, in the names of people
-    of the domains `origins`. `name` begins the names of its own skills.
+    of the domains `origins`. What works for it may also use those that match `delegates`. `name`
+    begins the names of its own skills.
     """
 
     name: str
     jid: str
     offers: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
+    delegates: tuple[str, ...] = ()
 
 
 class _Gate:
@@ -120,6 +122,7 @@ class Policy:
             for jid in read.jids(f"peer.{peer.name}.jid", (peer.jid,)) or ()
         }
         self._offers = [pattern(peer.offers) for peer in peers]
+        self._delegates = [pattern(peer.delegates) for peer in peers]
         self._origins = [read.domains(f"peer.{peer.name}.origins", peer.origins) for peer in peers]
         self._of_peers = pattern(f"{peer.name}.*" for peer in peers)
         lists = {"agent": (allowed_jids, allowed_domains)} | {
@@ -170,6 +173,13 @@ class Policy:
     def is_peer(self, principal: JID) -> bool:
         """Whether this bare JID is an address of a peer."""
         return self._view(principal) < 0
+
+    def may_delegate(self, principal: JID, skill: str) -> bool:
+        """Whether work for a principal may use a skill that the principal itself does not see: one
+        of a peer, for another peer.
+        """
+        view = self._view(principal)
+        return view < 0 and self._delegates[-1 - view].fullmatch(skill) is not None
 
     def believes(self, principal: JID, origin: JID) -> bool:
         """Whether a principal may ask in the name of a bare JID (DLG-011): a peer for the people of

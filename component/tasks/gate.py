@@ -63,6 +63,7 @@ class Gate:
         flows: which skills the data of strangers may reach.
         recorder: records the decisions about agents.
         policy: returns the policy, for delegations; without one, no delegation is taken.
+        delegated: returns a skill that only the work for a principal may use.
 
     Attributes:
         flows: as given; they may be replaced.
@@ -74,15 +75,22 @@ class Gate:
         flows: Flows,
         recorder: Recorder | None = None,
         policy: Callable[[], Policy] | None = None,
+        delegated: Callable[[JID, str], Skill | None] = lambda _principal, _name: None,
     ) -> None:
         self.view = view
         self.flows = flows
         self._policy = policy
+        self._delegated = delegated
         self._recorder = recorder or NoRecord()
 
     def visible(self, request: Request) -> Skill | None:
-        """Return the skill; None if there is none of this name that the principal sees."""
-        return self.view(request.principal).get(request.skill)
+        """Return the skill; None if there is none of this name that the principal sees, or that a
+        task of the principal may start.
+        """
+        found = self.view(request.principal).get(request.skill)
+        if found is None and request.origin == "child":
+            found = self._delegated(request.principal, request.skill)
+        return found
 
     def check_delegation(self, request: Request, skill: Skill) -> None:
         """Check the delegation of a request. Raises StanzaError; see `delegation.check`."""

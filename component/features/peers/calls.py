@@ -6,9 +6,8 @@ peer's task by its events, and asks for it when an event may have been lost: aft
 and once a minute. Questions of the peer wake the task here, which asks its own principal.
 """
 
-from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, Literal
 
 import anyio
 import msgspec
@@ -38,13 +37,15 @@ from component.skills.skill import Invoke
 from component.store.database import Database
 from component.store.errors import StorageError
 from component.store.outages import log_failure
+from component.tasks import question_rows
+from component.tasks.questions import parameters_of
 from xep.binding import ContentError, Payload, encode, read
 from xep.data_forms import Form
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm, Decision
 from xep.fluux_agent.errors import CONDITIONS, Retry
 from xep.fluux_agent.execute import Accepted, Execute, Result
-from xep.fluux_agent.task import AnswerParams, Cancel, Failure, Input, InputAnswer, Task
+from xep.fluux_agent.task import AnswerParams, Cancel, Failure, InputAnswer, Task
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
@@ -56,7 +57,6 @@ _LONGEST_WAIT_S: Final = 60.0
 _GRACE_MS: Final = 30_000
 """How far clocks of different servers may differ."""
 _LONGEST_QUESTION: Final = 2000
-_BAD: Final = "ignored a bad message of a peer"
 _MESSAGES: Final = frozenset(("chat", "normal", "headline"))
 
 
@@ -114,23 +114,42 @@ class PeerCalls:
 
     async def _reply(self, peer: Peer, call: Call, context: Context) -> Payload:
         """Ask the principal what the peer asks, and return the answer for it."""
-        question = read(call.question or "", Input, Confirm)
+        question = read(call.question or "", Task, Confirm)
         if isinstance(question, Confirm):
-            value = await context.confirm(encode(question), question.id)
+            value: Literal["approve", "deny"] = "approve"
+            if not await self._is_approved(peer, question, context.task):
+                acting = question.agent or JID.parse(call.address)
+                shown = msgspec.structs.replace(question, agent=acting)
+                value = await context.confirm(encode(shown), question.id)
             return Decision(id=question.id, value=value, hash=question.hash)
-        assert isinstance(question, Input)
-        text = clean(question.questions[0].text, _LONGEST_QUESTION)
-        schema = msgspec.json.decode(question.schema.json, type=dict[str, object])
-        task = call.remote or ""
+        assert isinstance(question, Task)
+        asked = question.input
+        assert asked is not None, "only such events are questions"
+        text = clean(asked.questions[0].text, _LONGEST_QUESTION)
+        schema = msgspec.json.decode(asked.schema.json, type=dict[str, object])
+        reply = InputAnswer(task=question.id, input=asked.id, revision=asked.revision)
         try:
             answer = await context.ask(
-                f"The agent {peer.name} ({peer.jid}) asks: {text}", schema, key=question.id
+                f"The agent {peer.name} ({peer.jid}) asks: {text}", schema, key=asked.id
             )
         except Denied:
-            form = Form(type="cancel")
-            return InputAnswer(task=task, input=question.id, revision=question.revision, form=form)
+            return msgspec.structs.replace(reply, form=Form(type="cancel"))
         params = AnswerParams(json=msgspec.Raw(msgspec.json.encode(answer)))
-        return InputAnswer(task=task, input=question.id, revision=question.revision, params=params)
+        return msgspec.structs.replace(reply, params=params)
+
+    async def _is_approved(self, peer: Peer, question: Confirm, task: str) -> bool:
+        """Return whether the principal has approved here, for this call, what the peer itself wants
+        to do: the same skill with the same parameters.
+        """
+        given = await self._storage.read(lambda db: question_rows.approved_of(db, task))
+        if given is None or question.agent is not None:
+            return False
+        try:
+            return given.action.type == f"{peer.name}.{question.action.type}" and parameters_of(
+                given.action
+            ) == parameters_of(question.action)
+        except ValueError:
+            return False
 
     # The loop.
 
@@ -172,6 +191,7 @@ class PeerCalls:
         """Ask for the tasks of peers again: their events may have been lost."""
         self.is_connected.set()
         for follower in self._followers.values():
+            follower.is_behind = True
             follower.wake()
 
     def disconnected(self) -> None:
@@ -204,33 +224,25 @@ class PeerCalls:
         )
 
     async def _task_reported(self, request: Request[None]) -> None:
-        try:
-            task = request.stanza.require(Task)
-        except ContentError as error:
-            _log.warning(
-                "ignored a bad event of a peer", peer=str(request.sender), reason=str(error)
-            )
-            return
-        await self._report(request.principal, task.id, lambda follower: follower.reported(task))
+        await self._report(request, Task)
 
     async def _confirmation_asked(self, request: Request[None]) -> None:
+        await self._report(request, Confirm)
+
+    async def _report(self, request: Request[None], kind: type[Task] | type[Confirm]) -> None:
+        stanza = request.stanza
         try:
-            confirm = request.stanza.require(Confirm)
+            news = stanza.require(kind)
         except ContentError as error:
             _log.warning(
-                "ignored a bad event of a peer", peer=str(request.sender), reason=str(error)
+                "ignored a bad message of a peer", peer=str(request.sender), reason=str(error)
             )
             return
-        if confirm.task is not None:
-            await self._report(
-                request.principal, confirm.task, lambda follower: follower.asked(confirm)
-            )
-
-    async def _report(self, peer: JID, remote: str, report: "Callable[[_Follower], None]") -> None:
-        call = await self._storage.read(lambda db: rows.call_of(db, str(peer), remote))
-        follower = None if call is None else self._followers.get(call)
+        follower = self._followers.get(stanza.text_of("thread") or "")
         if follower is not None:
-            report(follower)
+            call = await self._storage.read(lambda db: rows.load(db, follower.call))
+            if call is not None and JID.parse(call.address) == request.principal:
+                follower.reported(news)
 
     def requeued(self, principals: tuple[str, ...]) -> None:
         """Let the tasks of these principals go on that waited for a peer."""
@@ -249,6 +261,8 @@ class _Follower:
         self._changed = anyio.Event()
         self._news: list[Task | Confirm] = []
         self._revision = -1
+        self.is_behind = False
+        """Whether an event may have been lost, so that the peer has to be asked."""
         self._began = anyio.current_time()
         self._unsure = False
         """Whether the peer may have got the request."""
@@ -258,14 +272,9 @@ class _Follower:
         """Look again what has to be done."""
         self._changed.set()
 
-    def reported(self, task: Task) -> None:
-        """Take an event of the peer's task."""
-        self._news.append(task)
-        self.wake()
-
-    def asked(self, confirm: Confirm) -> None:
-        """Take a question of the peer."""
-        self._news.append(confirm)
+    def reported(self, news: Task | Confirm) -> None:
+        """Take an event of the peer's task, or of one that it has started for it."""
+        self._news.append(news)
         self.wake()
 
     async def run(self) -> None:
@@ -279,8 +288,9 @@ class _Follower:
                 delay = self._next_wait()
             if delay is None:
                 return
-            with anyio.move_on_after(delay):
+            with anyio.move_on_after(delay) as waiting:
                 await self._changed.wait()
+            self.is_behind |= waiting.cancelled_caught
 
     async def _step(self) -> float | None:
         """Do one thing; return the seconds until the next one, None at the end."""
@@ -326,7 +336,9 @@ class _Follower:
                 return None
             assert isinstance(answer, Accepted)
             await self._change(state="accepted", remote=answer.task)
-            return 0.0 if not is_wanted or answer.state != "accepted" else _POLL_S
+            # An event that came before this answer belonged to no call.
+            self.is_behind = True
+            return 0.0
         if not is_wanted:
             cancel = Cancel(id=call.remote or "")
             await self._take(await ask("set", payload=cancel, expected=(Task,)))
@@ -334,8 +346,14 @@ class _Follower:
         if call.reply is not None:
             await self._send_reply(call, to, from_)
             return 0.0
-        task = Task(id=call.remote or "")
-        await self._take(await ask("get", payload=task, expected=(Task,)))
+        if self.is_behind:
+            self.is_behind = False
+            task = Task(id=call.remote or "")
+            try:
+                await self._take(await ask("get", payload=task, expected=(Task,)))
+            except StanzaError:
+                self.is_behind = True
+                raise
         self._wait = _FIRST_WAIT_S
         return _POLL_S
 
@@ -355,29 +373,31 @@ class _Follower:
             _log.info("a peer does not take an answer", peer=call.peer, reason=str(error))
         await self._change(question=None, reply=None)
 
-    async def _take(self, news: object) -> None:
+    async def _take(self, news: Task | Confirm) -> None:
         """Take what the peer says about its task, or asks."""
         if isinstance(news, Confirm):
             await self._ask(encode(news))
-        elif isinstance(news, Task) and (news.revision or 0) >= self._revision:
+            return
+        call = await self._storage.read(lambda db: rows.load(db, self.call))
+        if call is None:
+            return
+        if news.state == "input-required" and news.input is not None:
+            await self._ask(encode(news))
+        elif news.id == call.remote and (news.revision or 0) >= self._revision:
             self._revision = news.revision or 0
-            await self._take_task(news)
+            await self._take_task(call, news)
 
-    async def _take_task(self, task: Task) -> None:
+    async def _take_task(self, call: Call, task: Task) -> None:
         match task.state:
             case "completed" if task.result is not None:
                 await self._end(task.result)
             case "completed" | "failed" | "rejected" | "cancelled":
                 cancelled = failure_of(errors.remote_failure(repeatable=False))
                 await self._end(task.failure or cancelled)
-            case "input-required" if task.input is not None:
-                await self._ask(encode(task.input))
             case "input-required" if task.confirm is not None:
                 await self._ask(encode(task.confirm))
             case "running" if task.progress is not None:
-                call = await self._storage.read(lambda db: rows.load(db, self.call))
-                if call is not None:
-                    await self._kernel.tasks.service.report(call.task, task.progress)
+                await self._kernel.tasks.service.report(call.task, task.progress)
 
     async def _ask(self, question: str) -> None:
         call = await self._storage.read(lambda db: rows.load(db, self.call))

@@ -95,8 +95,9 @@ class PeerSkills:
                 break
             found += answer.skills
             version = ""
-            after = None if answer.page is None else answer.page.last
-            if after is None:
+            page = answer.page
+            after = None if page is None else page.last
+            if page is None or after is None or len(found) == page.count:
                 break
         if answer.unchanged:
             return answer

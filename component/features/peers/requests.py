@@ -72,6 +72,8 @@ def new_call(
         mode="auto",
         request=context.key,
         deadline=deadline,
+        # What the peer says about the work, and about tasks that it starts for it, has this thread.
+        thread=context.key,
         json_params=Params(json=msgspec.Raw(msgspec.json.encode(arguments))),
         delegation=delegation_of(context, sender, to),
     )

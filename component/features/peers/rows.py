@@ -53,7 +53,6 @@ TABLES: Final = (
             unknown INTEGER NOT NULL DEFAULT 0
         """,
         indexes={
-            "peer_calls_remote": "(remote) WHERE remote IS NOT NULL",
             "peer_calls_task": "(task)",
             "peer_calls_open": "(owner) WHERE state <> 'ended'",
         },
@@ -114,7 +113,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         deadline: in milliseconds since 1970.
         owner: the instance that sends it.
         remote: the task of the peer, if it has accepted one.
-        question: the XML of the open question of the peer, an `Input` or a `Confirm`.
+        question: the XML of the open question of the peer: a `Task` with an input, or a `Confirm`.
         reply: the XML of the answer to it, until the peer has it.
         outcome: the XML of a `Result` or a `Failure`.
         unknown: whether the peer may have run it, although there is no answer.
@@ -190,15 +189,6 @@ def open_calls(database: Database, owner: str) -> Sequence[Call]:
         (owner,),
     ).fetchall()
     return [Call(**dict(zip(Call.__struct_fields__, row, strict=True))) for row in found]
-
-
-def call_of(database: Database, address: str, remote: str) -> str | None:
-    """Return the id of the call that a task of the peer at an address serves."""
-    row = database.execute(
-        "SELECT id FROM peer_calls WHERE remote = ? AND address = ? AND state <> 'ended'",
-        (remote, address),
-    ).fetchone()
-    return None if row is None else str(row[0])
 
 
 def change(database: Database, call: str, **values: str | int | None) -> tuple[str, ...]:

@@ -10,10 +10,12 @@ import pytest
 
 from component.skills import Context, Skill, skill
 from tests.kit import Kit, Peer, anyio_backend, service
+from tests.kit.xmpp import body
 from xep.binding import encode
+from xep.fluux_agent.confirm import Confirm
 from xep.fluux_agent.execute import Accepted, Execute, Param, Result
 from xep.fluux_agent.skills import SkillsQuery
-from xep.fluux_agent.task import Task
+from xep.fluux_agent.task import Cancel, Task
 from xep.stanza import Incoming
 
 __all__ = ["anyio_backend"]
@@ -54,6 +56,18 @@ async def slow(context: Context) -> str:
     await context.progress(0.5, "half of it")
     await anyio.sleep(500)
     return "At last."
+
+
+@skill(open_world=False, destructive=False, durable=True)
+async def pay(context: Context, amount: int) -> str:
+    """Pay, some time later."""
+
+    async def work(_key: str) -> str:
+        DONE.append(str(amount))
+        return f"paid {amount}"
+
+    await context.sleep(30)
+    return await context.step("pay", work, str)
 
 
 def settings(domain: str, *peers: dict[str, Any]) -> dict[str, Any]:
@@ -112,3 +126,100 @@ async def test_a_skill_of_another_domain_is_a_skill_here(tmp_path: Path) -> None
         assert accepted is not None
         task = await ended(romeo)
         assert (task.id, text_of(task.result)) == (accepted.task, "Sources about rivers.")
+
+
+async def test_a_task_that_is_cancelled_here_is_cancelled_there(tmp_path: Path) -> None:
+    async with two(tmp_path, slow) as (a, b, romeo):
+        accepted = (await execute(romeo, "b.slow")).require(Accepted)
+        shown = await romeo.receive(lambda stanza: "half of it" in str(stanza.payload(Task)))
+        assert shown.require(Task).id == accepted.task
+        await romeo.iq("set", encode(Cancel(id=accepted.task)))
+        assert (await ended(romeo)).state == "cancelled"
+        await a.advance(5)
+        assert await states(b) == ["cancelled"]
+
+
+async def states(kit: Kit) -> list[str]:
+    return [row[0] for row in await kit.kernel.storage.select("SELECT state FROM tasks")]
+
+
+async def test_a_question_of_a_peer_reaches_the_person_and_her_answer_the_peer(
+    tmp_path: Path,
+) -> None:
+    async with two(tmp_path, which) as (_, _, romeo):
+        await romeo.say("/run b.which")
+        asked = await romeo.hear("Which color?")
+        assert "agent.b.example" in asked
+        await romeo.say("green")
+        assert text_of((await ended(romeo)).result) == "It is green."
+
+
+async def test_a_person_declines_a_question_of_a_peer(tmp_path: Path) -> None:
+    async with two(tmp_path, which) as (_, _, romeo):
+        await romeo.say("/run b.which")
+        await romeo.hear("Which color?")
+        await romeo.say("no thanks")
+        task = await ended(romeo)
+        assert task.failure is not None
+        assert [one.xml.local for one in task.failure.conditions] == ["denied"]
+
+
+async def test_what_a_person_has_approved_here_is_not_asked_again_for_the_peer(
+    tmp_path: Path,
+) -> None:
+    DONE.clear()
+    async with two(tmp_path, erase) as (a, _, romeo):
+        await romeo.say("/run b.erase file=a.txt")
+        await romeo.hear("a.txt")
+        await a.advance(60)
+        await romeo.say("yes")
+        assert text_of((await ended(romeo)).result) == "a.txt is gone."
+        assert DONE == ["a.txt"]
+
+
+@skill(read_only=True, open_world=False)
+async def clean(context: Context) -> str:
+    """Clean up by means of another agent."""
+    (result,) = await context.wait([await context.start("c.erase", {"file": "b.txt"})])
+    return result.text
+
+
+async def test_a_confirmation_passes_all_agents_up_to_the_person_with_its_digest(
+    tmp_path: Path,
+) -> None:
+    DONE.clear()
+    async with (
+        service(tmp_path / "c", settings("c", used_by("b", origins=["a.example"])), skills=(erase,)) as c,
+        service(
+            tmp_path / "b",
+            settings("b", used_by("a", delegates=["c.erase"]), using("c")),
+            skills=(clean,),
+            beside=c,
+        ) as b,
+        service(tmp_path / "a", settings("a", using("b", read_only=["clean"])), beside=b) as a,
+    ):
+        await a.settled()
+        romeo = a.peer(ROMEO)
+        await romeo.say("/run b.clean")
+        question = await romeo.receive(lambda stanza: stanza.payload(Confirm) is not None)
+        print(body(question))
+        await a.advance(60)
+        await romeo.say("yes")
+        assert text_of((await ended(romeo)).result) == "b.txt is gone."
+        assert DONE == ["b.txt"]
+
+
+@pytest.mark.parametrize("whom", ["a", "b", "both"])
+async def test_a_killed_service_continues_the_call_and_nothing_runs_twice(
+    tmp_path: Path, whom: str
+) -> None:
+    DONE.clear()
+    async with two(tmp_path, pay, read_only=["pay"]) as (a, b, romeo):
+        await execute(romeo, "b.pay", amount="5")
+        await a.advance(2)
+        for kit in (a, b):
+            if whom in (kit.agent[6], "both"):
+                await kit.restart(kill=True)
+        task = await ended(romeo)
+        assert text_of(task.result) == "paid 5"
+        assert DONE == ["5"]
