@@ -159,6 +159,9 @@ class Questions:
         asks = words.sentence
         if whose := self._whose(question):
             asks = f"For {whose}: {asks}"
+        if confirm.agent is not None:
+            name = printable_name(question.request.skill)
+            asks = f"{printable_name(str(confirm.agent))} would do this, for {name}: {asks}"
         if cause.chosen:
             names = _listed([printable_name(one) for one in cause.chosen[:_MOST_CHOSEN]])
             asks = f"After reading text that others wrote, I chose {names}. {asks}"

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from component.skills import Context, Skill, skill
 from tests.kit import Kit, Peer, anyio_backend, service
-from tests.kit.xmpp import body
+from tests.kit.xmpp import body, parse
 from xep.binding import encode
 from xep.fluux_agent.confirm import Confirm
 from xep.fluux_agent.execute import Accepted, Execute, Param, Result
@@ -178,35 +179,85 @@ async def test_what_a_person_has_approved_here_is_not_asked_again_for_the_peer(
 
 
 @skill(read_only=True, open_world=False)
-async def clean(context: Context) -> str:
-    """Clean up by means of another agent."""
-    (result,) = await context.wait([await context.start("c.erase", {"file": "b.txt"})])
-    return result.text
+async def ask_further(context: Context, name: str, params: dict[str, str]) -> str:
+    """Have another agent do something."""
+    (result,) = await context.wait([await context.start(name, params)])
+    return result.text or result.reason
+
+
+@asynccontextmanager
+async def three(
+    tmp_path: Path, *skills: Skill, **of_c: Any
+) -> AsyncIterator[tuple[Kit, Kit, Kit, Peer]]:
+    """Services A, B and C: a skill of B uses those of C. And a person of A."""
+    c_settings = settings("c", used_by("b", origins=["a.example"])) | of_c
+    b_settings = settings(
+        "b", used_by("a", delegates=["c.*"]), using("c", read_only=["sources", "slow"])
+    )
+    a_settings = settings("a", using("b", read_only=["ask_further"]))
+    async with (
+        service(tmp_path / "c", c_settings, skills=skills) as c,
+        service(tmp_path / "b", b_settings, skills=(ask_further,), beside=c) as b,
+        service(tmp_path / "a", a_settings, beside=b) as a,
+    ):
+        await a.settled()
+        yield a, b, c, a.peer(ROMEO)
+
+
+async def ask_c(romeo: Peer, name: str, **params: str) -> None:
+    given = msgspec.json.encode(params).decode()
+    await romeo.say(f"/run b.ask_further name={name} params={given}")
+
+
+def confirmation_from(kit: Kit, agent: str) -> Confirm:
+    """Return the confirmation that an agent has sent."""
+    found = [
+        stanza.require(Confirm)
+        for direction, xml in kit.stanzas
+        if direction == "received"
+        and (stanza := parse(xml)).payload(Confirm) is not None
+        and stanza.sender == agent
+    ]
+    (confirm,) = found
+    return confirm
 
 
 async def test_a_confirmation_passes_all_agents_up_to_the_person_with_its_digest(
     tmp_path: Path,
 ) -> None:
-    DONE.clear()
-    async with (
-        service(tmp_path / "c", settings("c", used_by("b", origins=["a.example"])), skills=(erase,)) as c,
-        service(
-            tmp_path / "b",
-            settings("b", used_by("a", delegates=["c.erase"]), using("c")),
-            skills=(clean,),
-            beside=c,
-        ) as b,
-        service(tmp_path / "a", settings("a", using("b", read_only=["clean"])), beside=b) as a,
-    ):
-        await a.settled()
-        romeo = a.peer(ROMEO)
-        await romeo.say("/run b.clean")
+    policy = {"rules": [{"skills": ["sources"], "confirm": "always"}]}
+    async with three(tmp_path, sources, policy=policy) as (a, _, _, romeo):
+        await ask_c(romeo, "c.sources", topic="rivers")
         question = await romeo.receive(lambda stanza: stanza.payload(Confirm) is not None)
-        print(body(question))
+        shown, asked = question.require(Confirm), confirmation_from(a, "agent.c.example")
+        assert (shown.hash, shown.action) == (asked.hash, asked.action)
+        assert str(shown.agent) == "agent.c.example"
+        assert body(question).startswith("agent.c.example would do this, for b.ask_further: May I")
         await a.advance(60)
         await romeo.say("yes")
-        assert text_of((await ended(romeo)).result) == "b.txt is gone."
-        assert DONE == ["b.txt"]
+        assert text_of((await ended(romeo)).result) == "Sources about rivers."
+
+
+async def test_an_agent_in_between_does_not_ask_twice(tmp_path: Path) -> None:
+    DONE.clear()
+    async with three(tmp_path, erase) as (a, _, _, romeo):
+        await ask_c(romeo, "c.erase", file="b.txt")
+        await romeo.hear("b.txt")
+        await a.advance(60)
+        await romeo.say("no")
+        await ended(romeo)
+        assert DONE == []
+
+
+async def test_cancelling_reaches_every_agent(tmp_path: Path) -> None:
+    async with three(tmp_path, slow) as (a, b, c, romeo):
+        await ask_c(romeo, "c.slow")
+        await a.advance(20)
+        assert await states(c) == ["running"]
+        await romeo.say("/stop")
+        await a.advance(10)
+        assert await states(c) == ["cancelled"]
+        assert set(await states(b)) == {"cancelled"}
 
 
 @pytest.mark.parametrize("whom", ["a", "b", "both"])
