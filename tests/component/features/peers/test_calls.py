@@ -254,7 +254,8 @@ async def test_cancelling_reaches_every_agent(tmp_path: Path) -> None:
         await ask_c(romeo, "c.slow")
         await a.advance(20)
         assert await states(c) == ["running"]
-        await romeo.say("/stop")
+        ((task,),) = await a.kernel.storage.select("SELECT id FROM tasks")
+        await romeo.iq("set", encode(Cancel(id=task)))
         await a.advance(10)
         assert await states(c) == ["cancelled"]
         assert set(await states(b)) == {"cancelled"}
