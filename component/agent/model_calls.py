@@ -68,7 +68,8 @@ class ModelCalls:
         price_in, price_out = model.usd_per_token_in, model.usd_per_token_out
 
         def amount(tokens_out: int) -> Amount:
-            return Amount(tokens_in + tokens_out, tokens_in * price_in + tokens_out * price_out)
+            usd = tokens_in * price_in + tokens_out * price_out
+            return Amount(tokens_in + tokens_out, usd, output=tokens_out)
 
         try:
             reservation = await self._budgets.acquire(spender, amount(request.max_tokens))
@@ -130,6 +131,7 @@ class ModelCalls:
                     usage.cost_usd,
                     usage.cache_read,
                     usage.reasoning,
+                    usage.tokens_out,
                 )
             elif spent is None:
                 spent = amount(model.tokens("".join(pieces)) if pieces else 0)

@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeVar
 
 import anyio
 import msgspec
@@ -46,6 +46,8 @@ from component.store.errors import StorageError
 from component.store.outages import log_failure
 from component.store.storage import Storage
 from xep.jid import JID
+
+N = TypeVar("N", int, float)
 
 _log = structlog.get_logger("component.budget")
 _ALL: Final = "all"
@@ -441,9 +443,11 @@ class BudgetBook:
 
     def _check(self, key: Key, most: Amount, who: Spender) -> None:
         limit = self._limit(key)
-        if key[1] == "task" and who.limit_usd is not None:
-            usd = who.limit_usd if limit.usd is None else min(limit.usd, who.limit_usd)
-            limit = Budget(tokens=limit.tokens, usd=usd)
+        if key[1] == "task":
+            limit = Budget(
+                tokens=_smaller(limit.tokens, who.limit_tokens),
+                usd=_smaller(limit.usd, who.limit_usd),
+            )
         if limit.tokens is None and limit.usd is None:
             return
         account = self._accounts.get(key) or BudgetAccount()
@@ -456,7 +460,7 @@ class BudgetBook:
         self._record("stopped", key, account, str(who.principal), agent, trace=who.task)
         payer = who.payer
         is_named = (payer is not None and (payer.scope, payer.of) == (scope, of)) or (
-            scope == "task" and who.limit_usd is not None
+            scope == "task" and (who.limit_usd, who.limit_tokens) != (None, None)
         )
         raise BudgetExceededError(exceeded_text(scope, is_named=is_named), scope, of)
 
@@ -504,6 +508,7 @@ class BudgetBook:
             calls=account.spent.calls,
             cached=account.spent.cached,
             reasoning=account.spent.reasoning,
+            output=account.spent.output,
             limit_tokens=limit.tokens,
             limit_usd=limit.usd,
         )
@@ -533,6 +538,10 @@ class BudgetBook:
         return True
 
 
+def _smaller(one: N | None, other: N | None) -> N | None:
+    return min((each for each in (one, other) if each is not None), default=None)
+
+
 def _is_spent(account: BudgetAccount, most: Amount, limit: Budget) -> bool:
     """Whether too little is left for a call, whatever other instances return."""
     used = Units.of(account.spent) + Units.of(account.held) + Units.of(most)
@@ -540,7 +549,7 @@ def _is_spent(account: BudgetAccount, most: Amount, limit: Budget) -> bool:
 
 
 def _can_be(spent: Amount) -> bool:
-    counts = (spent.tokens, spent.cached, spent.reasoning)
+    counts = (spent.tokens, spent.cached, spent.reasoning, spent.output)
     return all(0 <= count <= _MOST_TOKENS for count in counts) and 0 <= spent.usd < math.inf
 
 

@@ -31,8 +31,8 @@ class Payer(msgspec.Struct, frozen=True):
 class Spender(msgspec.Struct, frozen=True):
     """The spender of a call: `agents` are the agent and its parents, `task` is the turn.
 
-    `payer` pays instead of the budgets of these agents and of the principal. `limit_usd` is the
-    maximum cost of the task in US dollars, if it has its own limit.
+    `payer` pays instead of the budgets of these agents and of the principal. `limit_usd` and
+    `limit_tokens` are the maximum cost of the task, if it has its own limits.
     """
 
     agents: tuple[str, ...]
@@ -40,6 +40,7 @@ class Spender(msgspec.Struct, frozen=True):
     task: str
     payer: Payer | None = None
     limit_usd: float | None = None
+    limit_tokens: int | None = None
 
 
 class TurnBudget(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -51,19 +52,21 @@ class TurnBudget(msgspec.Struct, frozen=True, omit_defaults=True):
     task: str
     payer: Payer | None = None
     limit_usd: float | None = None
+    limit_tokens: int | None = None
 
 
 class Amount(msgspec.Struct, frozen=True):
     """Tokens of both directions together, and US dollars.
 
-    Of the tokens, `cached` were read from the cache of a provider, and `reasoning` were reasoning.
-    `calls` is the number of calls that have cost it.
+    Of the tokens, `cached` were read from the cache of a provider, `reasoning` were reasoning, and
+    `output` were answers. `calls` is the number of calls that have cost it.
     """
 
     tokens: int = 0
     usd: float = 0.0
     cached: int = 0
     reasoning: int = 0
+    output: int = 0
     calls: int = 0
 
     def plus(self, other: "Amount") -> "Amount":
@@ -120,6 +123,7 @@ class BudgetUsage(msgspec.Struct, frozen=True, kw_only=True):
     limit_usd: float | None = None
     cached: int = 0
     reasoning: int = 0
+    output: int = 0
 
 
 def usage_text(row: BudgetUsage) -> str:

@@ -21,6 +21,7 @@ TABLES: Final = (
             alerted INTEGER NOT NULL DEFAULT 0,
             cached BIGINT NOT NULL DEFAULT 0,
             reasoning BIGINT NOT NULL DEFAULT 0,
+            output BIGINT NOT NULL DEFAULT 0,
             PRIMARY KEY (day, scope, subject)
         """,
         kept="sums",
@@ -51,7 +52,7 @@ Key: TypeAlias = tuple[str, Scope, str]
 """The day, and the budget."""
 
 
-_SUMS: Final = "tokens, usd, cached, reasoning, calls"
+_SUMS: Final = "tokens, usd, cached, reasoning, output, calls"
 
 
 def _amount(tokens: int, usd: float, *counts: int) -> Amount:
@@ -71,13 +72,14 @@ def spending_of_day(database: Database, day: str) -> dict[Key, Amount]:
 
 
 def open_tasks(database: Database) -> dict[Key, Amount]:
-    """Return the usage of turns that have not ended."""
+    """Return the usage of turns and of tasks that have not ended."""
     return {
         (TASKS, "task", of): _amount(*sums)
         for of, *sums in database.execute(
             f"SELECT subject, {_SUMS} FROM spending WHERE day = ?"  # noqa: S608 - ours
             " AND scope = 'task'"
-            " AND subject IN (SELECT id FROM turns)",
+            " AND (subject IN (SELECT id FROM turns) OR subject IN (SELECT id FROM tasks"
+            " WHERE state NOT IN ('completed', 'failed', 'rejected', 'cancelled')))",
             (TASKS,),
         ).fetchall()
     }
@@ -87,12 +89,13 @@ def add(database: Database, key: Key, more: Amount) -> Amount:
     """Add to the stored usage; return the sum. Tokens stay below 2^63, like the column."""
     database.execute(
         f"INSERT INTO spending (day, scope, subject, {_SUMS})"  # noqa: S608 - ours
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (day, scope, subject) DO UPDATE SET tokens = excluded.tokens + CASE"
         " WHEN spending.tokens > ? THEN ? ELSE spending.tokens END,"
         " usd = spending.usd + excluded.usd, calls = spending.calls + excluded.calls,"
         " cached = spending.cached + excluded.cached,"
-        " reasoning = spending.reasoning + excluded.reasoning",
+        " reasoning = spending.reasoning + excluded.reasoning,"
+        " output = spending.output + excluded.output",
         (*key, *msgspec.structs.astuple(more), _MOST_TOKENS, _MOST_TOKENS),
     )
     found = database.execute(

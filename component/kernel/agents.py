@@ -10,6 +10,7 @@ from typing import Final
 import anyio
 import structlog
 from anyio.abc import TaskStatus
+from anyio.lowlevel import checkpoint
 
 from component import DEFAULT_AGENT
 from component.agent.children import Children
@@ -20,7 +21,7 @@ from component.agent.model_calls import ModelCalls, SkillModel
 from component.agent.registry import Agents
 from component.agent.untrusted_text import load_scanner
 from component.budget.book import BudgetBook
-from component.budget.protocol import Spender, TurnBudget
+from component.budget.protocol import Amount, Spender, TurnBudget
 from component.config import Settings
 from component.conversations.facts import Facts
 from component.kernel.agent_profiles import AgentProfiles
@@ -36,6 +37,7 @@ from component.models.protocol import Model
 from component.skills.operations import ModelQuestion
 from component.store import StorageError
 from component.store.outages import log_failure
+from component.tasks.delegation import budget_of
 from component.tasks.request import Request
 from component.tools.joint_confirmation import JointConfirmations
 from component.tools.tools import ToolExecutor
@@ -111,6 +113,7 @@ class AgentSubsystem:
             ),
             recall=memories.knowledge,
         )
+        tasks.spent.append(self._spent_by_models)
         self._engine = engine
         self._skill_model = SkillModel(self._model_of, model_calls)
         engine.add(Children(engine, settings.loop, recorder))
@@ -169,11 +172,22 @@ class AgentSubsystem:
         agents = [agent]
         while "/" in agents[-1]:
             agents.append(agents[-1].rpartition("/")[0])
-        budget = context.budget or TurnBudget(context.trace or task)
+        budget = budget_of(request, task) or TurnBudget(context.trace or task)
         spender = Spender(
-            tuple(agents), request.principal, budget.task, budget.payer, budget.limit_usd
+            tuple(agents),
+            request.principal,
+            budget.task,
+            budget.payer,
+            budget.limit_usd,
+            budget.limit_tokens,
         )
         return await self._skill_model.ask(spender, question)
+
+    async def _spent_by_models(self, task: str) -> Amount:
+        """Return what models have cost a task and the work that it has started."""
+        await checkpoint()
+        used = self.budgets.spent("task", task)
+        return Amount(used.tokens, used.usd, output=used.output)
 
     async def _model_of(self, agent: str, who: JID) -> Model:
         return (await self.profiles.described(SessionKey(agent, who)))[0]

@@ -12,6 +12,7 @@ import structlog
 
 from component import system
 from component.audit.protocol import AuditEvent
+from component.budget.protocol import Amount
 from component.config import Settings
 from component.kernel.contacts import ContactSubsystem
 from component.kernel.environment import Environment
@@ -68,6 +69,7 @@ class TaskSubsystem:
         on_set_aside: called with what a person was told about a task that was set aside.
         late: return the names of sources of skills that are not ready.
         held: return the names of sources whose descriptions wait for an approval.
+        spent: return what the work of a task has cost so far, each of one kind.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class TaskSubsystem:
         self.limits = task_limits(settings)
         self.late: list[Callable[[], Sequence[str]]] = []
         self.held: list[Callable[[], Sequence[str]]] = []
+        self.spent: list[Callable[[str], Awaitable[Amount]]] = []
         self.questions = Questions(self.find_skill, contacts.time_zones.of)
         self.news = TaskNews(
             stream.messenger,
@@ -130,6 +133,7 @@ class TaskSubsystem:
                 share=self._share,
                 ask_model=self._ask_model,
                 noticed=self._set_aside,
+                spent=self.spent_by,
             ),
             self.limits,
             self.news,
@@ -198,6 +202,13 @@ class TaskSubsystem:
         if agents is None:
             return await no_model(request, task, question)
         return await agents.ask_model(request, task, question)
+
+    async def spent_by(self, task: str) -> Amount:
+        """Return what the work of a task has cost so far. Raises StorageError."""
+        total = Amount()
+        for spent in self.spent:
+            total = total.plus(await spent(task))
+        return total
 
     async def _share(self, file: File) -> Link:
         """Upload a file. Raises CannotShare."""

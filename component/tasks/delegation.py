@@ -10,6 +10,7 @@ import re
 from typing import Final
 
 from component.agent_addresses import both_addresses
+from component.budget.protocol import TurnBudget
 from component.policy import Policy
 from component.skills import Skill
 from component.tasks.request import Request
@@ -49,6 +50,21 @@ def check(request: Request, skill: Skill, policy: Policy) -> None:
     cost, most = skill.cost_usd, delegation.budget_usd
     if cost is not None and most is not None and cost > float(most):
         raise errors.budget_exhausted()
+
+
+def budget_of(request: Request, task: str) -> TurnBudget | None:
+    """Return what pays for the work of a task and of all that it starts: the budget of whoever
+    started it, or that of a delegation; None if the task has one of its own.
+    """
+    context, delegation = request.caller_context, request.delegation
+    if context.budget is not None or delegation is None:
+        return context.budget
+    usd = delegation.budget_usd
+    return TurnBudget(
+        task,
+        limit_usd=None if usd is None else float(usd),
+        limit_tokens=delegation.budget_tokens,
+    )
 
 
 def _malformed(delegation: Delegation) -> str | None:

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+from decimal import Decimal
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
 import msgspec
 import structlog
 
+from component.budget.protocol import Amount
 from component.skills import outputs as skill_outputs
 from component.skills.errors import (
     CapabilityMissing,
@@ -161,6 +163,18 @@ def result_of(skill: Skill, made: SkillResult) -> Result:
         outputs=tuple(outputs),
         usage=Usage(duration_ms=round(made.duration * 1000)),
     )
+
+
+def with_costs(result: Result, spent: Amount) -> Result:
+    """Return a result that also says what was spent (DLG-015)."""
+    duration = None if result.usage is None else result.usage.duration_ms
+    usage = Usage(
+        duration_ms=duration,
+        tokens_in=spent.tokens - spent.output,
+        tokens_out=spent.output,
+        cost_usd=Decimal(f"{spent.usd:.9f}").normalize(),
+    )
+    return msgspec.structs.replace(result, usage=usage)
 
 
 def _artifact(part: Part, name: str) -> Output:

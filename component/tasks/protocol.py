@@ -11,6 +11,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
+from component.budget.protocol import Amount
 from component.link.messages.delivery import Delivery
 from component.skills.calling import Threads
 from component.skills.context import Context
@@ -136,6 +137,8 @@ class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
         provide: gives the context of each run the functions of the service that its skill declares.
         share: puts a file of a result that does not fit into a stanza where others can get it.
         ask_model: asks a model for a skill.
+        spent: returns what the work of a task has cost so far, for the callers of delegated work.
+            Raises StorageError.
         noticed: is called with what a person was told about a task that was set aside. Raises
             StorageError.
     """
@@ -154,6 +157,7 @@ class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
     share: Share = nowhere
     ask_model: AskModel = no_model
     noticed: Callable[[Notification], Awaitable[None]] | None = None
+    spent: Callable[[str], Awaitable[Amount]] | None = None
 
 
 class DeletedTask(msgspec.Struct, frozen=True):

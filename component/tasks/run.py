@@ -39,6 +39,7 @@ from component.store import waiters
 from component.store.database import Database
 from component.tasks import changes, gate, journal, leases, outputs, replay, rows
 from component.tasks.changes import Change, TaskRuntime, Transaction, change
+from component.tasks.delegation import budget_of
 from component.tasks.gate import ITS_PARAMETERS, NotPermitted
 from component.tasks.journal import ATOMIC, Journal, Recorded, StepId, StepOperation, Steps
 from component.tasks.leases import Slot
@@ -326,7 +327,12 @@ class Run:
                     reason=str(error),
                 )
                 return errors.too_big(most)
-        return outputs.result_of(self.skill, made)
+        result = outputs.result_of(self.skill, made)
+        request, spent = self.request, self._runtime.skills.spent
+        if request.delegation is None or request.origin == "child" or spent is None:
+            return result
+        # DLG-015: what agents further on have spent is part of it.
+        return outputs.with_costs(result, await spent(self.task))
 
     def _interrupted(self) -> StanzaError | None:
         """Return the error of a run that was stopped; None: it was cancelled or will be resumed."""
@@ -609,7 +615,11 @@ class Run:
         """Admit a child task, which has no more rights than this one. Raises SkillError."""
         name, mine, access = start.skill, self.request, self._runtime.skills
         caller = msgspec.structs.replace(
-            mine.caller_context, asker="model", chosen=ITS_PARAMETERS, reserved=()
+            mine.caller_context,
+            asker="model",
+            chosen=ITS_PARAMETERS,
+            reserved=(),
+            budget=budget_of(mine, self.task),
         )
         request = msgspec.structs.replace(
             mine,
@@ -716,7 +726,11 @@ class Run:
             made = await ask(self.key)
         else:
             made = await self._step(journal.model_step(asked), ask)
-        return msgspec.json.decode(made, type=operations.ModelOutcome).answer()
+        outcome = msgspec.json.decode(made, type=operations.ModelOutcome)
+        if outcome.problem == "budget" and self.request.delegation is not None:
+            self._refused = errors.budget_exhausted()  # DLG-014
+            raise Parked
+        return outcome.answer()
 
     _handlers: ClassVar[Mapping[type[Operation], Callable[..., Coroutine[Any, Any, Any]]]] = {
         operations.ReportProgress: _report,
