@@ -219,6 +219,7 @@ def _lists(
         (kernel.disco.nodes, lambda one: one.disco_nodes),
         (kernel.offers, lambda one: one.offers),
         (kernel.gauges, lambda one: (one.gauges,)),
+        (kernel.tasks.spent, lambda one: _given(one.spent)),
         (kernel.warnings, lambda one: (one.warnings,)),
         (kernel.message_stages, lambda one: one.message_stages),
     )

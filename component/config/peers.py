@@ -64,6 +64,18 @@ class Peer(Section):
     """Seconds for one call of a skill of the peer. The peer gets this as the deadline."""
     unreachable_s: Seconds = 60
     """Seconds for which a call waits for a peer that cannot be reached, before it fails."""
+    call_usd: Annotated[float, Field(ge=0)] | None = Field(default=None, examples=[0.5])
+    """US dollars that one call of a skill of the peer may cost; the peer is told. Default: what is
+    left of the budget of the work that the call is for.
+    """
+    call_tokens: Count | None = Field(default=None, examples=[60000])
+    """Tokens of language models that one call may cost, likewise."""
+    day_usd: Annotated[float, Field(ge=0)] | None = Field(default=None, examples=[5])
+    """US dollars that all calls of a day (UTC) may cost. A call of which the peer does not say what
+    it has cost counts with all that it was allowed.
+    """
+    day_tokens: Count | None = Field(default=None, examples=[1000000])
+    """Tokens that all calls of a day may cost, likewise."""
     concurrency: Count = 16
     """Maximum number of tasks of the peer that run here at the same time."""
 

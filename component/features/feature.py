@@ -15,6 +15,7 @@ import msgspec
 from anyio.abc import TaskStatus
 from anyio.lowlevel import checkpoint
 
+from component.budget.protocol import Amount
 from component.commands import AnyCommand
 from component.config import Settings
 from component.kernel.adhoc import Offers
@@ -77,6 +78,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
         shared_changes: reload what other instances have changed, by topics.
         gauges: returns metrics that are read on request.
         forget: deletes the rows of a person.
+        spent: returns what the work of a task has cost elsewhere. Raises StorageError.
         connected: called at each new session.
         missed: called when stanzas may have been lost, and presence was not received, because the
             connection of another instance was taken over. Raises StorageError.
@@ -116,6 +118,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     shared_changes: Mapping[str, Reload] = {}
     gauges: Callable[[], Iterable[Gauge]] = tuple
     forget: Forget | None = None
+    spent: Callable[[str], Awaitable[Amount]] | None = None
     connected: Callable[[], None] = _nothing
     missed: Callable[[], Awaitable[None]] = checkpoint
     disconnected: Callable[[], None] = _nothing

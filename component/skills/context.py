@@ -64,11 +64,12 @@ class Context:
     `principal` is the bare JID to which the policy applies, `sender` the full address that sent the
     call, `skill` the name by which the skill was called, `agent` the agent that was asked or that
     calls it itself: its localpart, or `parent/id` for a sub-agent. `address` is the bare address
-    at which the agent was asked, `task` the id of the task if there is one, `delegation` what an
-    agent that asks for somebody else has said; they are empty outside the service. `taints` are the
-    sources of the texts that the agent's model has read, if a model calls the skill, `limits` what
-    that agent may use, and `trace` links the audit events of its turn. `key` is an idempotency key
-    of this call: the same whenever the call is run again after an interruption.
+    at which the agent was asked, `task` the id of the task if there is one, `paid_by` that of the
+    task or turn whose budget pays, `delegation` what an agent that asks for somebody else has said;
+    they are empty outside the service. `taints` are the sources of the texts that the agent's model
+    has read, if a model calls the skill, `limits` what that agent may use, and `trace` links the
+    audit events of its turn. `key` is an idempotency key of this call: the same whenever the call
+    is run again after an interruption.
 
     `http`, `memory`, `xmpp`, `llm` and `has_credential` need a capability that the manifest of the
     skill (or `@skill(capabilities=…)` of a module) declares. CapabilityMissing names the one that
@@ -84,6 +85,7 @@ class Context:
     trace: str = ""
     address: str = ""
     task: str = ""
+    paid_by: str = ""
     delegation: Delegation | None = None
     host: dataclasses.InitVar[Host | None] = None
     key: str = dataclasses.field(init=False)

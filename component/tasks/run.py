@@ -120,6 +120,7 @@ def context_of(request: Request, skill: Skill, host: Host | None = None, task: s
         trace=caller.trace,
         address=str(request.target.bare),
         task=task,
+        paid_by=task if caller.budget is None else caller.budget.task,
         delegation=request.delegation,
         host=host,
     )

@@ -16,7 +16,7 @@ from component.config.server import Server
 from component.link.connection import failure
 from demo_server.component_link import ComponentLink
 from demo_server.router import Router
-from demo_server.table import Account, Session, Table
+from demo_server.table import Account, Link, Session, Table
 from demo_server.wire import Wire
 from tests.kit.stream import ServerEnd, connection
 from xep.binding.escaping import escape_attribute, escape_text
@@ -85,6 +85,12 @@ class Xmpp:
         link = ComponentLink(wire, self._secrets, self._homes[domain])
         self._group.start_soon(wire.run, link.talk)
         return ours
+
+    def connect_link(self, domain: str, link: Link) -> Router:
+        """Connect a service that a test plays; return the server, to which it sends."""
+        home = self._homes[domain]
+        home.table.components[domain] = link
+        return home
 
     def disconnect(self, domain: str) -> None:
         """Break all connections of a service."""

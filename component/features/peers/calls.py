@@ -16,9 +16,12 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from component import system
 from component.agent_addresses import canonical_address
+from component.budget.protocol import Amount
 from component.config.peers import Peer
 from component.features.peers import rows
 from component.features.peers.requests import (
+    Left,
+    allotted,
     error_of,
     failure_of,
     new_call,
@@ -89,15 +92,18 @@ class PeerCalls:
         call = await self._storage.read(lambda db: rows.load(db, context.key))
         if call is None:
             sender = canonical_address(JID.parse(context.address))
-            call = new_call(peer, skill, arguments, context, sender, self._service.instance)
-        elif rows.is_asking(call):
+            new, execute = new_call(peer, skill, arguments, context, sender)
+            left = await self._left(context)
+            begin = partial(self._begin, peer, new, execute, left)
+            await context.wait_for_event(new.id, begin)
+        if rows.is_asking(call):
             reply = await self._reply(peer, call, context)
             call_id = call.id
             await self._storage.write(lambda db: rows.change(db, call_id, reply=encode(reply)))
             self._wake(call_id)
         outcome = call.result()
         if outcome is None:
-            await context.wait_for_event(call.id, partial(self._begin, call))
+            await context.wait_for_event(call.id, partial(rows.is_pending, call=call.id))
         if isinstance(outcome, Result):
             return result_of(outcome)
         if call.unknown:
@@ -106,11 +112,31 @@ class PeerCalls:
             )
         raise error_of(outcome, peer.name)
 
-    def _begin(self, call: Call, database: Database) -> bool:
-        """Store a call in the commit that lets its task wait, unless it is stored already."""
-        rows.add(database, call)
+    async def _left(self, context: Context) -> Left:
+        """Return what is left of the budget that came with the work."""
+        given = context.delegation
+        if given is None or (given.budget_usd is None and given.budget_tokens is None):
+            return Left()
+        spent = await self._kernel.tasks.spent_by(context.paid_by)
+        usd, tokens = given.budget_usd, given.budget_tokens
+        return Left(
+            None if usd is None else float(usd) - spent.usd,
+            None if tokens is None else tokens - spent.tokens,
+        )
+
+    def _begin(
+        self, peer: Peer, call: Call, execute: Execute, left: Left, database: Database
+    ) -> bool:
+        """Store a call in the commit that lets its task wait. Raises RemoteError."""
+        call = msgspec.structs.replace(call, owner=self._service.instance)
+        rows.add(database, allotted(database, peer, call, execute, left))
         self._work.set()  # what this wakes writes, so it does so after this commit
         return rows.is_pending(database, call.id)
+
+    async def spent(self, task: str) -> Amount:
+        """Return what the ended calls have cost that a task pays. Raises StorageError."""
+        costs = await self._storage.read(lambda db: rows.costs_of(db, task, ended=True))
+        return Amount(costs.tokens, costs.usd, output=costs.output)
 
     async def _reply(self, peer: Peer, call: Call, context: Context) -> Payload:
         """Ask the principal what the peer asks, and return the answer for it."""
@@ -431,9 +457,19 @@ class _Follower:
         await self._end(failure_of(error, unknown=is_unknown), unknown=int(is_unknown))
 
     async def _end(self, outcome: Result | Failure, unknown: int = 0) -> None:
-        await self._change(state="ended", outcome=encode(outcome), unknown=unknown, question=None)
+        costs: dict[str, float | int] = {}
+        usage = outcome.usage if isinstance(outcome, Result) else None
+        if usage is not None and usage.cost_usd is not None:
+            costs["usd"] = float(usage.cost_usd)
+        if usage is not None and usage.tokens_in is not None:
+            costs["tokens"] = usage.tokens_in + (usage.tokens_out or 0)
+            costs["output"] = usage.tokens_out or 0
+        # Otherwise it counts with all that it was allowed.
+        await self._change(
+            state="ended", outcome=encode(outcome), unknown=unknown, question=None, **costs
+        )
 
-    async def _change(self, **values: str | int | None) -> None:
+    async def _change(self, **values: str | float | None) -> None:
         principals = await self._storage.write(
             lambda db: rows.change(db, self.call, **values), keep_trying=True
         )

@@ -23,6 +23,7 @@ class PeersFeature(Feature):
             handlers=(calls,),
             sources=sources,
             loops=(calls.run,),
+            spent=calls.spent,
             connected=calls.connected,
             disconnected=calls.disconnected,
             task_changed=lambda notice: calls.task_ended() if notice.final else None,

@@ -1,19 +1,22 @@
 """The requests that this service sends to peers, and what their answers mean here."""
 
 from datetime import timedelta
-from typing import Final
+from decimal import Decimal
+from typing import Final, TypeVar
 
 import msgspec
 
 from component import system
 from component.agent_addresses import both_addresses
 from component.config.peers import Peer
+from component.features.peers import rows
 from component.features.peers.rows import Call
 from component.skills.context import Context
 from component.skills.errors import RemoteError
 from component.skills.inputs import Arguments
 from component.skills.outputs import File, Link, Part, SkillResult
 from component.skills.outputs import Output as TextOutput
+from component.store.database import Database
 from component.tasks.outputs import part_of
 from component.tasks.rows import milliseconds
 from xep.binding import encode
@@ -31,6 +34,8 @@ from xep.fluux_agent.execute import Execute, Params, Result
 from xep.fluux_agent.task import Failure
 from xep.jid import JID
 from xep.stanza_error import StanzaError
+
+N = TypeVar("N", int, float)
 
 MOST_HOPS: Final = 4
 """The `max-hops` of work that begins here."""
@@ -58,9 +63,11 @@ def delegation_of(context: Context, sender: JID, peer: JID) -> Delegation:
 
 
 def new_call(
-    peer: Peer, skill: str, arguments: Arguments, context: Context, sender: JID, owner: str
-) -> Call:
-    """Return the call of a skill of a peer, with the XML that is sent. Raises RemoteError."""
+    peer: Peer, skill: str, arguments: Arguments, context: Context, sender: JID
+) -> tuple[Call, Execute]:
+    """Return the call of a skill of a peer, and what is sent, without limits of its costs. Raises
+    RemoteError.
+    """
     to = JID.parse(peer.jid)
     left = context.remaining()
     seconds = peer.timeout_s if left is None else min(peer.timeout_s, left)
@@ -77,16 +84,61 @@ def new_call(
         json_params=Params(json=msgspec.Raw(msgspec.json.encode(arguments))),
         delegation=delegation_of(context, sender, to),
     )
-    return Call(
+    call = Call(
         id=context.key,
         task=context.task,
         peer=peer.name,
         address=str(to),
         sender=str(sender),
-        request=encode(execute),
+        request="",
         deadline=milliseconds(deadline),
-        owner=owner,
+        owner="",
+        paid_by=context.paid_by,
     )
+    return call, execute
+
+
+class Left(msgspec.Struct, frozen=True):
+    """What is left of the budget that came with the work; None where it has no limit."""
+
+    usd: float | None = None
+    tokens: int | None = None
+
+
+def allotted(database: Database, peer: Peer, call: Call, execute: Execute, left: Left) -> Call:
+    """Return the call with what it may cost, and the XML that says so.
+
+    It is run in the commit that stores the call, so calls that begin at the same time do not spend
+    the same rest twice. Raises RemoteError: nothing is left.
+    """
+    day = rows.costs_of_day(database, peer.name)
+    open_ = rows.costs_of(database, call.paid_by, ended=False)
+    usd = _least(
+        peer.call_usd,
+        None if peer.day_usd is None else peer.day_usd - day.usd,
+        None if left.usd is None else left.usd - open_.usd,
+    )
+    tokens = _least(
+        peer.call_tokens,
+        None if peer.day_tokens is None else peer.day_tokens - day.tokens,
+        None if left.tokens is None else left.tokens - open_.tokens,
+    )
+    if (usd is not None and usd <= 0) or (tokens is not None and tokens <= 0):
+        raise RemoteError(errors.budget_exhausted())
+    assert execute.delegation is not None, "each call of a peer has one"
+    limited = msgspec.structs.replace(
+        execute.delegation,
+        budget_usd=None if usd is None else Decimal(f"{usd:.6f}"),
+        budget_tokens=tokens,
+    )
+    request = encode(msgspec.structs.replace(execute, delegation=limited))
+    return msgspec.structs.replace(
+        call, request=request, usd=usd, tokens=tokens, created=database.now
+    )
+
+
+def _least(*limits: N | None) -> N | None:
+    return min((each for each in limits if each is not None), default=None)
 
 
 def result_of(result: Result) -> SkillResult:

@@ -50,11 +50,18 @@ TABLES: Final = (
             question TEXT,
             reply TEXT,
             outcome TEXT,
-            unknown INTEGER NOT NULL DEFAULT 0
+            unknown INTEGER NOT NULL DEFAULT 0,
+            created BIGINT NOT NULL,
+            paid_by TEXT NOT NULL,
+            usd DOUBLE PRECISION,
+            tokens BIGINT,
+            output BIGINT NOT NULL DEFAULT 0
         """,
         indexes={
             "peer_calls_task": "(task)",
             "peer_calls_open": "(owner) WHERE state <> 'ended'",
+            "peer_calls_paid_by": "(paid_by)",
+            "peer_calls_created": "(peer, created)",
         },
         kept="part of a task",
     ),
@@ -117,6 +124,10 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         reply: the XML of the answer to it, until the peer has it.
         outcome: the XML of a `Result` or a `Failure`.
         unknown: whether the peer may have run it, although there is no answer.
+        created: when it was stored, in milliseconds since 1970.
+        paid_by: the task or turn whose budget pays.
+        usd: what it may cost in US dollars, and after its end what it has cost; None if there is
+            no limit. `tokens` likewise, of which `output` were answers.
     """
 
     id: str
@@ -133,6 +144,11 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     reply: str | None = None
     outcome: str | None = None
     unknown: int = 0
+    created: int = 0
+    paid_by: str = ""
+    usd: float | None = None
+    tokens: int | None = None
+    output: int = 0
 
     def result(self) -> Result | Failure | None:
         """Return the outcome, decoded; None before the end."""
@@ -191,7 +207,7 @@ def open_calls(database: Database, owner: str) -> Sequence[Call]:
     return [Call(**dict(zip(Call.__struct_fields__, row, strict=True))) for row in found]
 
 
-def change(database: Database, call: str, **values: str | int | None) -> tuple[str, ...]:
+def change(database: Database, call: str, **values: str | float | None) -> tuple[str, ...]:
     """Change a call that has not ended, and wake the task that waits for it if there is news.
 
     Returns the principals whose tasks can go on.
@@ -208,6 +224,36 @@ def change(database: Database, call: str, **values: str | int | None) -> tuple[s
     if changed.state == "ended" or (is_asking(changed) and not is_asking(found)):
         return waiters.wake_tasks(database, call)
     return ()
+
+
+class Costs(msgspec.Struct, frozen=True):
+    """US dollars and tokens, of which `output` were answers."""
+
+    usd: float = 0.0
+    tokens: int = 0
+    output: int = 0
+
+
+_COSTS: Final = "SELECT coalesce(sum(usd), 0), coalesce(sum(tokens), 0), coalesce(sum(output), 0)"
+
+
+def costs_of(database: Database, paid_by: str, *, ended: bool) -> Costs:
+    """Return what the ended calls that a task or turn pays have cost, or what the open ones may."""
+    state = "state = 'ended'" if ended else "state <> 'ended'"
+    row = database.execute(
+        f"{_COSTS} FROM peer_calls WHERE paid_by = ? AND {state}",
+        (paid_by,),
+    ).fetchone() or (0, 0, 0)
+    return Costs(float(row[0]), int(row[1]), int(row[2]))
+
+
+def costs_of_day(database: Database, peer: str) -> Costs:
+    """Return what the calls of a peer have cost or may cost that were stored today (UTC)."""
+    midnight = database.now - database.now % 86_400_000
+    row = database.execute(
+        f"{_COSTS} FROM peer_calls WHERE peer = ? AND created >= ?", (peer, midnight)
+    ).fetchone() or (0, 0, 0)
+    return Costs(float(row[0]), int(row[1]), int(row[2]))
 
 
 def is_wanted(database: Database, call: Call) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,13 @@ import msgspec
 import pytest
 
 from component.skills import Context, Skill, skill
+from tests.component.features.peers.scripted import ScriptedAgent, described
 from tests.kit import Kit, Peer, anyio_backend, service
 from tests.kit.xmpp import body, parse
 from xep.binding import encode
 from xep.fluux_agent.confirm import Confirm
-from xep.fluux_agent.execute import Accepted, Execute, Param, Result
-from xep.fluux_agent.skills import SkillsQuery
+from xep.fluux_agent.execute import Accepted, Execute, Param, Result, Usage
+from xep.fluux_agent.skills import Annotations, SkillsQuery
 from xep.fluux_agent.task import Cancel, Task
 from xep.stanza import Incoming
 
@@ -275,3 +277,42 @@ async def test_a_killed_service_continues_the_call_and_nothing_runs_twice(
         task = await ended(romeo)
         assert text_of(task.result) == "paid 5"
         assert DONE == ["5"]
+
+
+@asynccontextmanager
+async def with_scripted(
+    tmp_path: Path, *names: str, **more: Any
+) -> AsyncIterator[tuple[Kit, ScriptedAgent, Peer]]:
+    """A service A that uses the skills of an agent that the test plays, and a person of A."""
+    more.setdefault("read_only", ["*"])
+    async with service(tmp_path / "a", settings("a", using("b", **more))) as a:
+        safe = Annotations(read_only=True, destructive=False)
+        b = ScriptedAgent(a, "agent.b.example", [described(n, annotations=safe) for n in names])
+        await a.advance(700)  # the next attempt to ask for its skills
+        yield a, b, a.peer(ROMEO)
+
+
+def conditions(task: Task) -> list[str]:
+    assert task.failure is not None
+    return [one.xml.local for one in task.failure.conditions]
+
+
+async def run(romeo: Peer, skill: str) -> Task:
+    await romeo.say(f"/run {skill}")
+    return await ended(romeo)
+
+
+async def test_calls_get_what_is_left_of_the_budget_of_the_day(tmp_path: Path) -> None:
+    limits = {"call_usd": 0.5, "day_usd": 0.8}
+    async with with_scripted(tmp_path, "x", **limits) as (_, b, romeo):
+        spent = Usage(cost_usd=Decimal("0.2"), tokens_in=40, tokens_out=2)
+        b.results["x"] = Result(skill="x", usage=spent)
+        await run(romeo, "b.x")
+        # A result that does not say what it has cost counts with all that the call was allowed.
+        b.results["x"] = Result(skill="x")
+        await run(romeo, "b.x")
+        await run(romeo, "b.x")
+        allotted = [one.delegation.budget_usd for one in b.executed if one.delegation is not None]
+        assert allotted == [Decimal("0.5"), Decimal("0.5"), Decimal("0.1")]
+        assert conditions(await run(romeo, "b.x")) == ["budget-exhausted"]
+        assert len(b.executed) == 3
