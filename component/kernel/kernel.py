@@ -47,7 +47,7 @@ RELOADED: Final = (
     ),
     *("policy.confirm", "policy.confirm_expires_s", "policy.rules", "policy.flows"),
     *("skills.proposals", "skills.credentials", "xmpp_send", "uploads", "log"),
-    *("llm", "agents", "budgets", "personas"),
+    *("llm", "agents", "budgets", "personas", "peer"),
 )
 """The settings that `Kernel.replace` applies: sections, or `section.key`. Where the names of agents
 have changed, `agents` is not one of them, and neither is `llm` if it was added or removed.

@@ -74,6 +74,8 @@ class PeerCalls:
         self._work = anyio.Event()
         self._work.set()
         self.is_connected = anyio.Event()
+        if kernel.stream.is_connected():
+            self.is_connected.set()
 
     # The skill.
 

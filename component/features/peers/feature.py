@@ -6,6 +6,7 @@ from component.features.feature import Feature, Opened
 from component.features.peers.calls import PeerCalls
 from component.features.peers.catalogue import PeerSkills
 from component.kernel.kernel import Kernel
+from xep.fluux_agent.delegation import NAMESPACE as DELEGATION
 
 
 class PeersFeature(Feature):
@@ -24,6 +25,7 @@ class PeersFeature(Feature):
             sources=sources,
             loops=(calls.run,),
             spent=calls.spent,
+            disco_features=lambda: (DELEGATION,),
             connected=calls.connected,
             disconnected=calls.disconnected,
             task_changed=lambda notice: calls.task_ended() if notice.final else None,

@@ -316,3 +316,21 @@ async def test_calls_get_what_is_left_of_the_budget_of_the_day(tmp_path: Path) -
         assert allotted == [Decimal("0.5"), Decimal("0.5"), Decimal("0.1")]
         assert conditions(await run(romeo, "b.x")) == ["budget-exhausted"]
         assert len(b.executed) == 3
+
+
+async def test_peers_are_changed_while_the_service_runs(tmp_path: Path) -> None:
+    async with with_scripted(tmp_path, "x", "y") as (a, b, romeo):
+        b.results["x"] = Accepted(task="t1")
+        await romeo.say("/run b.x")
+        await a.advance(2)
+        reloaded = await a.reload(settings("a", using("b", skills=["x"])))
+        assert reloaded.sentences() == ["[peer] has changed: the service uses it now."]
+        listed = await romeo.iq("get", encode(SkillsQuery(search="b.")))
+        assert [one.name for one in listed.require(SkillsQuery).skills] == ["b.x"]
+        (execute,) = b.executed
+        end = Task(id="t1", state="completed", revision=1, result=Result(skill="x"))
+        b.tell("assistant@agent.a.example", end, thread=execute.thread or "", kind="normal")
+        assert (await ended(romeo)).state == "completed"
+        await a.reload(settings("a"))
+        listed = await romeo.iq("get", encode(SkillsQuery(search="b.")))
+        assert listed.require(SkillsQuery).skills == ()
