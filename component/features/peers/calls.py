@@ -24,6 +24,7 @@ from component.features.peers.requests import (
     allotted,
     error_of,
     failure_of,
+    has_limits,
     new_call,
     result_of,
 )
@@ -31,6 +32,7 @@ from component.features.peers.rows import Call
 from component.kernel.kernel import Kernel
 from component.link.router.calls import NoAnswerError
 from component.link.router.table import Request, StanzaRoute
+from component.policy.globs import pattern
 from component.skills.context import Context
 from component.skills.errors import Denied, SkillInterrupted
 from component.skills.foreign_texts import clean
@@ -96,6 +98,14 @@ class PeerCalls:
             sender = canonical_address(JID.parse(context.address))
             new, execute = new_call(peer, skill, arguments, context, sender)
             left = await self._left(context)
+            if pattern(peer.read_only).fullmatch(skill) and not (
+                has_limits(peer) or left != Left()
+            ):
+                answer = await self._at_once(peer, new, execute)
+                if isinstance(answer, Result):
+                    return result_of(answer)
+                if answer is not None:
+                    new = msgspec.structs.replace(new, state="accepted", remote=answer.task)
             begin = partial(self._begin, peer, new, execute, left)
             await context.wait_for_event(new.id, begin)
         if rows.is_asking(call):
@@ -113,6 +123,24 @@ class PeerCalls:
                 f"{peer.name} did not answer. Whether it has done this is not known."
             )
         raise error_of(outcome, peer.name)
+
+    async def _at_once(self, peer: Peer, call: Call, execute: Execute) -> Result | Accepted | None:
+        """Call a skill that may run again, without storing the call; None if there is no answer.
+
+        Raises RemoteError.
+        """
+        to, from_ = JID.parse(call.address), JID.parse(call.sender)
+        ask = self._kernel.stream.router.call_any
+        try:
+            answer = await ask(
+                *("set", to, execute, (Result, Accepted)), from_=from_, known_errors=CONDITIONS
+            )
+        except StanzaError as error:
+            if not error.application or isinstance(error.application[0], Retry):
+                return None
+            raise error_of(failure_of(error), peer.name) from None
+        assert isinstance(answer, Result | Accepted)
+        return answer
 
     async def _left(self, context: Context) -> Left:
         """Return what is left of the budget that came with the work."""
@@ -289,7 +317,7 @@ class _Follower:
         self._changed = anyio.Event()
         self._news: list[Task | Confirm] = []
         self._revision = -1
-        self.is_behind = False
+        self.is_behind = True
         """Whether an event may have been lost, so that the peer has to be asked."""
         self._began = anyio.current_time()
         self._unsure = False

@@ -98,6 +98,11 @@ def new_call(
     return call, execute
 
 
+def has_limits(peer: Peer) -> bool:
+    """Return whether calls of a peer have limits of their costs."""
+    return (peer.call_usd, peer.call_tokens, peer.day_usd, peer.day_tokens) != (None,) * 4
+
+
 class Left(msgspec.Struct, frozen=True):
     """What is left of the budget that came with the work; None where it has no limit."""
 

@@ -121,14 +121,13 @@ def text_of(result: Result | None) -> str:
 
 
 async def test_a_skill_of_another_domain_is_a_skill_here(tmp_path: Path) -> None:
-    async with two(tmp_path, sources) as (_, _, romeo):
+    async with two(tmp_path, sources) as (a, _, romeo):
         listed = await romeo.iq("get", encode(SkillsQuery(search="sources")))
         assert [one.name for one in listed.require(SkillsQuery).skills] == ["b.sources"]
         answer = await execute(romeo, "b.sources", topic="rivers")
-        accepted = answer.payload(Accepted)
-        assert accepted is not None
-        task = await ended(romeo)
-        assert (task.id, text_of(task.result)) == (accepted.task, "Sources about rivers.")
+        assert text_of(answer.require(Result)) == "Sources about rivers."
+        # It may run again, so nothing of it is stored.
+        assert await states(a) == []
 
 
 async def test_a_task_that_is_cancelled_here_is_cancelled_there(tmp_path: Path) -> None:
@@ -284,8 +283,9 @@ async def with_scripted(
     tmp_path: Path, *names: str, **more: Any
 ) -> AsyncIterator[tuple[Kit, ScriptedAgent, Peer]]:
     """A service A that uses the skills of an agent that the test plays, and a person of A."""
-    more.setdefault("read_only", ["*"])
-    async with service(tmp_path / "a", settings("a", using("b", **more))) as a:
+    # People are asked to confirm only what the test says.
+    policy = {"policy": {"confirm": more.pop("confirm", "never")}}
+    async with service(tmp_path / "a", settings("a", using("b", **more)) | policy) as a:
         safe = Annotations(read_only=True, destructive=False)
         b = ScriptedAgent(a, "agent.b.example", [described(n, annotations=safe) for n in names])
         await a.advance(700)  # the next attempt to ask for its skills
@@ -323,7 +323,8 @@ async def test_peers_are_changed_while_the_service_runs(tmp_path: Path) -> None:
         b.results["x"] = Accepted(task="t1")
         await romeo.say("/run b.x")
         await a.advance(2)
-        reloaded = await a.reload(settings("a", using("b", skills=["x"])))
+        policy = {"policy": {"confirm": "never"}}
+        reloaded = await a.reload(settings("a", using("b", skills=["x"])) | policy)
         assert reloaded.sentences() == ["[peer] has changed: the service uses it now."]
         listed = await romeo.iq("get", encode(SkillsQuery(search="b.")))
         assert [one.name for one in listed.require(SkillsQuery).skills] == ["b.x"]

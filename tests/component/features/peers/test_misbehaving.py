@@ -80,7 +80,7 @@ async def test_a_condition_is_passed_up_if_it_says_more(
 
 
 async def test_a_task_that_never_ends_ends_here_after_its_deadline(tmp_path: Path) -> None:
-    async with with_scripted(tmp_path, "x", timeout_s=600, read_only=[]) as (a, b, romeo):
+    async with with_scripted(tmp_path, "x", timeout_s=600, confirm="always") as (a, b, romeo):
         b.results["x"] = Accepted(task="t1")
         await romeo.say("/run b.x")
         await romeo.hear("Please answer")
@@ -108,7 +108,7 @@ async def test_only_the_peer_itself_can_end_its_task(tmp_path: Path) -> None:
 
 
 async def test_a_catalogue_is_believed_as_little_as_possible(tmp_path: Path) -> None:
-    async with with_scripted(tmp_path, "x") as (a, b, romeo):
+    async with with_scripted(tmp_path, "x", read_only=["*"]) as (a, b, romeo):
         b.skills = (
             described("x"),
             described("x"),
@@ -131,7 +131,7 @@ async def test_a_catalogue_is_believed_as_little_as_possible(tmp_path: Path) -> 
 
 
 async def test_a_skill_that_has_changed_is_confirmed_anew(tmp_path: Path) -> None:
-    async with with_scripted(tmp_path, "x", read_only=[]) as (a, b, romeo):
+    async with with_scripted(tmp_path, "x", confirm="always") as (a, b, romeo):
         b.results["x"] = said("done")
         await romeo.say("/run b.x")
         await romeo.hear("Please answer")
