@@ -13,6 +13,7 @@ COMMANDS = {
     "run": Lazy("component.cli.run:run", "Run the agent until it is stopped."),
     "worker": Lazy("component.cli.worker:worker", "Run skills for services on other machines."),
     "skills": Lazy("component.cli.group:skills", "List the skills."),
+    "policy": Lazy("component.cli.policy:policy", "Explain who may use what, and why."),
     "status": Lazy(f"{_SERVICE}:status", "Show the state of the service."),
     "health": Lazy("component.cli.health:health", "Check whether the service runs and answers."),
     "tasks": Lazy(f"{_SERVICE}:tasks", "List, cancel and retry tasks."),

@@ -83,6 +83,15 @@ class _Gate:
             self._jids is None or principal in self._jids
         )
 
+    def refusing(self, principal: JID) -> list[str]:
+        """Return the names of the lists that a bare JID does not pass."""
+        found = []
+        if self._domains is not None and principal.domain not in self._domains:
+            found.append("allowed_domains")
+        if self._jids is not None and principal not in self._jids:
+            found.append("allowed_jids")
+        return found
+
 
 class Policy:
     """Decides which principals are admitted, and which skills each of them may use.
@@ -121,6 +130,7 @@ class Policy:
             for number, peer in enumerate(peers)
             for jid in read.jids(f"peer.{peer.name}.jid", (peer.jid,)) or ()
         }
+        self._names = [peer.name for peer in peers]
         self._offers = [pattern(peer.offers) for peer in peers]
         self._delegates = [pattern(peer.delegates) for peer in peers]
         self._origins = [read.domains(f"peer.{peer.name}.origins", peer.origins) for peer in peers]
@@ -129,6 +139,7 @@ class Policy:
             f"policy.rules[{index}]": (rule.allowed_jids, rule.allowed_domains)
             for index, rule in enumerate(rules)
         }
+        self._sections = tuple(lists)
         self._gates = [
             _Gate(
                 read.jids(f"{section}.allowed_jids", jids),
@@ -195,6 +206,25 @@ class Policy:
         """
         known = self._gates[0].knows(origin.domain)
         return not known or self.may_use(self._view(origin), skill)
+
+    def refusals(self, principal: JID, skill: str = "") -> list[str]:
+        """Return the settings that refuse a bare JID, or a skill to it, such as
+        `agent.allowed_domains`; for people who ask why.
+        """
+        bare, view = principal.bare, self._view(principal)
+        if view < 0:
+            if not skill or self.may_use(view, skill):
+                return []
+            return [f"peer.{self._names[-1 - view]}.offers"]
+        found = self._gates[0].refusing(bare)
+        keys = [f"{self._sections[0]}.{key}" for key in found]
+        if not keys and skill and bare.local is None:
+            keys.append("peer, which does not name this service")
+        for index, each in enumerate(self._patterns, start=1):
+            if skill and each.fullmatch(skill):
+                refusing = self._gates[index].refusing(bare)
+                keys += [f"{self._sections[index]}.{key}" for key in refusing]
+        return keys
 
     def asking(self, skill: str) -> ConfirmationRule:
         """When a person is asked before this skill runs, and who if approvers are set."""

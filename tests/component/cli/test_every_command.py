@@ -101,6 +101,7 @@ CASES: Mapping[str, Case] = {
     "skills revoke": Case(("word-count",)),
     "skills reject": Case(("word-count",), "proposed"),
     "skills call": Case(("echo", "text=hello"), json=""),
+    "policy explain": Case(("juliet@localhost", "echo")),
     "doctor": Case(fails="1 check failed.", json="lines"),
     "resume": Case(),
     "pause": Case(),

@@ -1,0 +1,71 @@
+"""`xmpp-agent policy explain`: who may use what, and which setting says so."""
+
+import json
+
+from tests.component.cli.conftest import RunCommand
+
+PEERS = json.dumps(
+    [{"name": "research", "jid": "agent.example.net", "offers": ["echo"], "delegates": ["x.*"]}]
+)
+RULES = json.dumps(
+    [
+        {"skills": ["echo"], "allowed_jids": ["romeo@localhost"]},
+        {"skills": ["add"], "confirm": "always", "approvers": ["romeo@localhost"]},
+    ]
+)
+
+
+def explained(command: RunCommand, *words: str) -> str:
+    return command("policy", "explain", *words, peer=PEERS, policy__rules=RULES).stdout
+
+
+def test_a_refused_skill_comes_with_the_setting_that_refuses_it(command: RunCommand) -> None:
+    found = explained(command, "juliet@localhost", "echo", "add", "nothing", "forget")
+    assert "juliet@localhost is admitted." in found
+    assert "no: policy.rules[0].allowed_jids" in found
+    assert "yes (there is no such skill here)" in found
+    assert "romeo@localhost" in found.partition("add")[2], "who confirms it"
+
+
+def test_somebody_who_is_not_admitted_learns_why(command: RunCommand) -> None:
+    assert "ann@elsewhere.example is not admitted, because of agent.allowed_domains." in explained(
+        command, "ann@elsewhere.example"
+    )
+
+
+def test_a_peer_is_explained_by_what_it_is_offered(command: RunCommand) -> None:
+    found = explained(command, "assistant@agent.example.net", "echo", "add")
+    assert "is the agent of [[peer]] research" in found
+    assert "It sees and may execute: echo." in found
+    assert "What works for it may also use: x.*." in found
+    assert "names of people of: example.net." in found
+    assert "no: peer.research.offers" in found
+
+
+def test_a_service_that_is_no_peer_may_use_nothing(command: RunCommand) -> None:
+    found = explained(command, "localhost", "add")
+    assert "It is a service, not an account" in found
+
+
+def test_the_result_is_json_on_request(command: RunCommand) -> None:
+    found = json.loads(explained(command, "juliet@localhost", "echo", "--json"))
+    assert found == {
+        "jid": "juliet@localhost",
+        "admitted": True,
+        "refused_by": [],
+        "skills": [
+            {
+                "skill": "echo",
+                "use": "no: policy.rules[0].allowed_jids",
+                "may_use": False,
+                "refused_by": ["policy.rules[0].allowed_jids"],
+                "confirmation": "",
+            }
+        ],
+    }
+
+
+def test_what_is_no_address_is_said(command: RunCommand) -> None:
+    failed = command("policy", "explain", "a b@c", peer=PEERS, policy__rules=RULES)
+    assert failed.exit_code != 0
+    assert "is not a JID" in failed.stderr
