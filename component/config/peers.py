@@ -2,7 +2,7 @@
 round.
 """
 
-from typing import Annotated, Final, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -60,6 +60,13 @@ class Peer(Section):
     """
     confirm: Confirm | None = Field(default=None, examples=["always"])
     """When a person is asked before a skill of the peer is called, instead of policy.confirm."""
+    data: tuple[Literal["peer", "web", "file"], ...] | None = Field(
+        default=None, examples=[["web"]]
+    )
+    """Data of others that a model may pass on to the peer after reading it: of other agents, the
+    web, files. A model that has read other data must not call the peer. Default: what policy.flows
+    says.
+    """
     timeout_s: Seconds = 3600
     """Seconds for one call of a skill of the peer. The peer gets this as the deadline."""
     unreachable_s: Seconds = 60

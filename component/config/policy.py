@@ -102,6 +102,10 @@ class Agent(Section):
     """Domains whose users may use the agent. Default: component_domain without its first label.
     `["*"]` means every domain that the server federates with, an empty list means none.
     """
+    unknown_agents: Literal["ignore", "ask"] = "ignore"
+    """What to do when an agent that is not admitted writes for the first time: ignore it, or ask
+    the admins, who get the [[peer]] section to add. The agent gets no answer in either case.
+    """
     zone: Zone = Field(default="UTC", min_length=1, examples=["Europe/Paris"])
     """IANA time zone of people whose own is not known, and of the work in the settings."""
     admins: Jids = Field(default=(), examples=[["admin@example.com"]])

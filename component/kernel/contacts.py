@@ -7,7 +7,7 @@ from typing import Final, Literal
 import anyio
 
 from component import DEFAULT_AGENT, system
-from component.agent_addresses import both_addresses
+from component.agent_addresses import both_addresses, canonical_address
 from component.caches import LRUCache
 from component.commands import Asking
 from component.kernel.environment import Environment
@@ -31,6 +31,13 @@ _TIME_TIMEOUT_S: Final = 0.5
 """Seconds that a client has to answer with its time."""
 _REMEMBERED_S: Final = 6 * 3600.0
 _MOST_REMEMBERED: Final = 10_000
+_MOST_UNKNOWN: Final = 20
+"""The maximum number of unknown agents that admins are asked about while the service runs."""
+_UNKNOWN_AGENT: Final = (
+    "The agent at {jid}, which I don't know, has written to me. I have not answered. If it may use"
+    " some of my skills, add this to my configuration, and /reload:\n\n[[peer]]\nname ="
+    ' "{name}"\njid = "{jid}"\noffers = ["echo"]  # the skills that it may use'
+)
 
 
 class ContactSubsystem:
@@ -55,6 +62,26 @@ class ContactSubsystem:
         self.may_write = environment.stopped.may_write
         self.start, self.stop = environment.stopped.start, environment.stopped.stop
         self.last_addresses = LastAddresses(environment.storage)
+        self._catalog = environment.catalog
+        self._unknown_agents: set[JID] = set()
+        stream.on_not_admitted.append(self._ask_about)
+
+    def _ask_about(self, principal: str) -> None:
+        """Ask the admins about an agent that is not admitted, once, if the settings say so.
+
+        Only an address that is that of an agent for certain counts: a service, or the default agent
+        of one. So nobody makes the admins read about people.
+        """
+        if self._catalog.settings.agent.unknown_agents != "ask" or not principal:
+            return
+        jid = JID.parse(principal)
+        known = canonical_address(jid)
+        if jid.local not in (None, DEFAULT_AGENT) or known in self._unknown_agents:
+            return
+        if len(self._unknown_agents) < _MOST_UNKNOWN:
+            self._unknown_agents.add(known)
+            name = jid.domain.removeprefix("agent.").partition(".")[0]
+            self.tell_admins(_UNKNOWN_AGENT.format(jid=jid, name=name))
 
     async def used(self, address: JID, contact: JID) -> None:
         """Note the address at which a contact reaches an agent. Raises StorageError."""

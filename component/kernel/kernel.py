@@ -41,7 +41,7 @@ RELOADED: Final = (
     *(
         f"agent.{key}"
         for key in (
-            *("allowed_jids", "allowed_domains", "admins", "zone"),
+            *("allowed_jids", "allowed_domains", "admins", "zone", "unknown_agents"),
             *("name", "operator", "contact", "avatar", "notice"),
         )
     ),

@@ -8,6 +8,7 @@ from component.budget.protocol import BudgetLimits
 from component.config import Settings
 from component.config.agents import AgentEntry
 from component.config.llm import ModelChoice
+from component.config.peers import Peer
 from component.kernel.disco import Facts
 from component.link.router.addresses import AccountAddresses, Addresses, ComponentAddresses
 from component.link.router.router import RouterOptions
@@ -17,6 +18,7 @@ from component.memory.skills import memory_fixtures, memory_skills
 from component.policy import PeerRule, Policy, Rule
 from component.policy.entries import read_admins
 from component.policy.flows import Flow, Flows
+from component.policy.taint import Taint
 from component.skills import Registry, Skill
 from component.skills.builtin import builtin_skills
 from component.skills.loading import add_modules
@@ -104,7 +106,22 @@ def make_policy(settings: Settings) -> Policy:
 
 def make_flows(settings: Settings) -> Flows:
     """Return what the data of strangers may reach."""
-    return Flows([Flow(rule.of, rule.to, rule.then) for rule in settings.policy.flows])
+    return Flows(
+        [
+            *(Flow(rule.of, rule.to, rule.then) for rule in settings.policy.flows),
+            *(flow for peer in settings.peer for flow in _flows_to(peer)),
+        ]
+    )
+
+
+def _flows_to(peer: Peer) -> Sequence[Flow]:
+    """Return what the settings of a peer say about the data that may reach it."""
+    if peer.data is None:
+        return ()
+    to = (f"peer:{peer.name}",)
+    sources: tuple[Taint, ...] = ("peer", "web", "file")
+    others = tuple([each for each in sources if each not in peer.data])
+    return (Flow(others, to, "refuse"), Flow(peer.data, to, "allow"))
 
 
 def _may_propose(settings: Settings, admins: Collection[JID]) -> Sequence[Rule]:

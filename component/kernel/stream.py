@@ -65,6 +65,7 @@ class StreamSubsystem(Receiver):
         on_disconnected: called when a session is over.
         on_missed: called when stanzas may have been lost, because a connection of another instance
             was taken over.
+        on_not_admitted: called with the bare address of each sender that is not admitted.
         on_features_changed: called when the features that are announced have changed.
         more_features: return features that are announced besides those of the handlers.
         rooms: say whether an agent is in the room with a bare address.
@@ -93,6 +94,7 @@ class StreamSubsystem(Receiver):
         self.on_disconnected: list[Callable[[], None]] = []
         self.on_missed: list[Callable[[], None]] = []
         self.on_features_changed: list[Callable[[], None]] = []
+        self.on_not_admitted: list[Callable[[str], None]] = []
         self.more_features: list[Callable[[], Sequence[str]]] = []
         self.rooms: list[Callable[[JID], bool]] = []
         self.tag = ""
@@ -116,7 +118,7 @@ class StreamSubsystem(Receiver):
             return
         self.router = Router(
             options,
-            Senders(self._admits, self.addresses, self._monitoring.not_admitted),
+            Senders(self._admits, self.addresses, self._not_admitted),
             AgentErrors(self._catalog.settings.limits.retry_after_s),
             routes,
             self.outbox,
@@ -125,6 +127,11 @@ class StreamSubsystem(Receiver):
     def _admits(self, principal: JID) -> bool:
         """Whether a principal may ask for something; the occupants of a room are none together."""
         return self._catalog.admits(principal) and not self.is_room(principal)
+
+    def _not_admitted(self, principal: str) -> None:
+        self._monitoring.not_admitted(principal)
+        for call in self.on_not_admitted:
+            call(principal)
 
     def connect(self, connect: Connect) -> Connection:
         """Return the connection, for the caller to run; `connect` opens it."""

@@ -156,3 +156,19 @@ async def test_an_agent_decides_about_delegated_work_by_iq_with_the_digest_only(
 def is_state(stanza: Incoming, state: str) -> bool:
     task = stanza.payload(Task)
     return task is not None and task.state == state and not body(stanza).startswith("?")
+
+
+async def test_admins_are_asked_once_about_an_agent_that_nobody_knows(tmp_path: Path) -> None:
+    agent = {"unknown_agents": "ask", "admins": ["ann@capulet.example"]}
+    settings = SETTINGS | {"agent": SETTINGS["agent"] | agent}
+    async with service(tmp_path, settings, skills=(report,)) as kit:
+        ann = kit.peer("ann@capulet.example/1")
+        for jid in ("romeo@elsewhere.example/1", "assistant@agent.elsewhere.example/1"):
+            stranger = bot_of(kit, JID.parse(jid))
+            for _ in range(2):
+                answer = await stranger.iq("get", encode(SkillsQuery()))
+                assert condition(answer) == "service-unavailable"
+        told = await ann.hear("which I don't know")
+        assert 'jid = "assistant@agent.elsewhere.example"' in told
+        await kit.settled()
+        assert ann.take() == []
