@@ -98,6 +98,7 @@ def unknown_skills(settings: Settings, names: Collection[str]) -> Iterator[str]:
             for index, rule in enumerate(settings.policy.rules)
         ),
         *((f"the skills of {entry.name}", entry.skills) for entry in settings.agents),
+        *((f"peer.{peer.name}.offers", peer.offers) for peer in settings.peer),
     ]
     for key, globs in wanted:
         for glob in globs:

@@ -22,6 +22,7 @@ import anyio.lowlevel
 import msgspec
 
 from component import system
+from component.budget.protocol import Amount
 from component.skills import CapabilityMissing, InvalidParam, Skill, SkillFailed
 from component.skills.calling import call_inline
 from component.skills.inputs import Arguments
@@ -29,7 +30,7 @@ from component.tasks import changes, leases, queries, replay, rows
 from component.tasks.changes import Transaction
 from component.tasks.events import TaskRecords
 from component.tasks.gate import UNKNOWN, arguments_of, completed
-from component.tasks.outputs import error_of, result_of
+from component.tasks.outputs import error_of, result_of, with_costs
 from component.tasks.questions import action_of, check_size
 from component.tasks.replay import Flight, NewRecord, ReplayCache, ReplayRecord
 from component.tasks.request import (
@@ -340,7 +341,9 @@ class Admission:
             on_result(skill.taint_of(made))
         if counts:
             self._records.ran(request.principal, skill.name, "done", made.duration)
-        return result_of(skill, made)
+        result = result_of(skill, made)
+        # A skill that never waits asks no model and no other agent.
+        return result if request.delegation is None else with_costs(result, Amount())
 
     async def _serve(self, admitted: Admitted) -> Answer:
         """Run a skill within the inline limit or as a task, and record the outcome."""

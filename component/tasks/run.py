@@ -64,6 +64,10 @@ longer and the mode is inline; another instance has taken the task over; the ser
 
 _SHORTEST_PARK_S: Final = 1.0
 """A shorter sleep is not worth two commits."""
+_FAR_BYTES: Final = 16_000
+"""The maximum size of the parts of a delegated result that are inside it, if they can be shared:
+servers limit what they read from each other, to 30 kB a second where nothing else is configured.
+"""
 _PROGRESS_S: Final = 1.0
 """Progress that is reported more often than this is combined (EVT-013)."""
 
@@ -315,10 +319,14 @@ class Run:
         return self._refused
 
     async def _result_of(self, made: SkillResult) -> Result | StanzaError:
-        """Return the result of the skill, with parts by reference if it would not fit."""
+        """Return the result of the skill, with parts by reference if it would not fit, or would
+        hold up what else an agent of another domain gets.
+        """
         most = self._limits.result_bytes
+        delegated = self.request.delegation is not None
+        wanted = min(most, _FAR_BYTES) if delegated else most
         try:
-            made = await outputs.fitting(made, most, self._runtime.skills.share)
+            made = await outputs.fitting(made, wanted, self._runtime.skills.share)
         except CannotShare as error:
             # `checked` measures it exactly; converting a large one would hold up everybody.
             if outputs.least_size(made) > most:
@@ -330,7 +338,7 @@ class Run:
                 return errors.too_big(most)
         result = outputs.result_of(self.skill, made)
         request, spent = self.request, self._runtime.skills.spent
-        if request.delegation is None or request.origin == "child" or spent is None:
+        if not delegated or request.origin == "child" or spent is None:
             return result
         # DLG-015: what agents further on have spent is part of it.
         return outputs.with_costs(result, await spent(self.task))

@@ -8,8 +8,9 @@ from component.skills import skill
 from component.skills.outputs import File, Link, Output, SkillResult
 from component.tasks.outputs import fitting, part_of
 from component.tasks.protocol import CannotShare
-from tests.component.tasks.world import Open, living
+from tests.component.tasks.world import ANN, Open, living
 from xep.fluux_agent import errors
+from xep.fluux_agent.delegation import Delegation
 from xep.fluux_agent.execute import Result
 from xep.stanza_error import StanzaError
 
@@ -69,6 +70,23 @@ async def test_a_text_that_does_not_fit_is_a_reference(open_storage: Open) -> No
     assert (file.media_type, file.name) == ("text/plain; charset=utf-8", "output.txt")
     assert file.data.decode() == "ü" * 150_000
     assert made.outputs[0].name == "output"
+
+
+async def test_more_than_servers_read_from_each_other_in_a_second_is_a_reference_for_an_agent(
+    open_storage: Open,
+) -> None:
+    place, delegation = Place(), Delegation(origin=ANN.bare, max_hops=4, via=(ANN.bare,))
+    async with living(open_storage, tell, share=place.share, result_bytes=200_000) as world:
+        await world.run("tell", params={"size": "10000"})
+        assert place.files == []
+        made = await world.run("tell", params={"size": "10000"}, delegation=delegation)
+        assert isinstance(made, Result)
+        assert made.outputs[0].file is not None
+        assert len(place.files) == 1
+    async with living(open_storage, tell, result_bytes=200_000) as world:
+        made = await world.run("tell", params={"size": "10000"}, delegation=delegation)
+        assert isinstance(made, Result)
+        assert len(made.outputs[0].text) == 10_000, "there is no place for files"
 
 
 async def test_without_a_place_for_files_a_large_result_is_refused(open_storage: Open) -> None:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from component.link.messages.delivery import Delivery, nothing_to_send
+from component.policy import Policy
 from component.policy.flows import Flows
 from component.skills import Skill, View
 from component.skills.calling import Threads
@@ -235,7 +236,7 @@ async def living(
 
         access = SkillAccess(
             find=by_name.get,
-            gate=Gate(view, Flows()),
+            gate=Gate(view, Flows(), policy=lambda: Policy(allowed_domains=["*"])),
             may_use=may_use,
             approvers=cast("Approvers", approvers or Nobody()),
             threads=Threads(8, 4),

@@ -84,7 +84,10 @@ async def test_a_peer_sees_and_uses_what_it_is_offered_and_nothing_else(tmp_path
         bot = bot_of(kit)
         assert await names_seen_by(bot) == ["erase", "report"]
         answer = await ask(bot, execute("report", path(), topic="rivers"))
-        assert answer.require(Result).outputs[0].text == "About rivers."
+        result = answer.require(Result)
+        assert result.outputs[0].text == "About rivers."
+        assert result.usage is not None
+        assert (result.usage.tokens_in, result.usage.cost_usd) == (0, 0), "nothing is left unsaid"
         assert (
             condition(await ask(bot, execute("memory_forget", path(), id="1"))) == "unknown-skill"
         )
