@@ -103,9 +103,13 @@ class Storage:
         """The present outage of the database, as far as it is known from what was tried."""
         return self._outages.present
 
-    async def find_outage(self) -> Outage | None:
-        """Try to write, and return the outage of the database if it cannot be used."""
-        with suppress(StorageError):
+    async def find_outage(self, *, within_s: float = 5.0) -> Outage | None:
+        """Try to write, and return the outage of the database if it cannot be used.
+
+        In an outage of a server, earlier writes may wait long for it, and this one after them: then
+        what is known after `within_s` seconds is returned.
+        """
+        with suppress(StorageError), anyio.move_on_after(within_s):
             await self.change("UPDATE clock SET skew = skew")
         return self._outages.present
 
