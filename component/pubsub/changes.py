@@ -22,8 +22,7 @@ class NodeChange(msgspec.Struct, frozen=True, kw_only=True):
         ids: the ids of items that were retracted.
         config: how the node is configured now, or was when it was deleted.
         subscribers: the addresses that were subscribed to a deleted node.
-        number: the number of the change, counted at the node; 0 at a computed node.
-        principal: the only principal that is notified, where each has its own view of the node.
+        number: the number of the change, counted at the node.
     """
 
     service: str
@@ -36,7 +35,11 @@ class NodeChange(msgspec.Struct, frozen=True, kw_only=True):
     notifies: bool = True
     subscribers: tuple[str, ...] = ()
     number: int = 0
-    principal: str | None = None
+
+    @property
+    def queue(self) -> tuple[str, str]:
+        """What is sent in order: the changes of a node."""
+        return self.service, self.node
 
     def event(self) -> Event:
         """Return the notification of the change."""
@@ -52,6 +55,24 @@ class NodeChange(msgspec.Struct, frozen=True, kw_only=True):
         return Event(configuration=pubsub_event.Configuration(node=self.node, form=form))
 
 
+class ViewChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of what a principal sees at a computed node, and its notification. `services` are
+    the addresses that have this node: those of one agent.
+    """
+
+    services: tuple[str, ...]
+    node: str
+    principal: str
+    event: Event
+    size: int
+    type: Literal["headline", "normal"]
+
+    @property
+    def queue(self) -> tuple[str, str]:
+        """What is sent in order: the changes that a principal sees."""
+        return self.principal, self.node
+
+
 class Direct(msgspec.Struct, frozen=True, kw_only=True):
     """A message for one address: the last item, or the state of a subscription. `node` is the node
     that it is about: it is sent in the order of its changes. `principal` is the bare address of the
@@ -64,6 +85,11 @@ class Direct(msgspec.Struct, frozen=True, kw_only=True):
     to: str
     payloads: tuple[Payload, ...]
     type: Literal["headline", "normal"] = "headline"
+
+    @property
+    def queue(self) -> tuple[str, str]:
+        """What is sent in order: see `NodeChange` and `ViewChange`."""
+        return self.principal or self.service, self.node
 
 
 def items_event(node: str, items: tuple[StoredItem, ...], *, payloads: bool) -> Event:

@@ -20,7 +20,14 @@ from anyio.abc import TaskStatus
 
 from component.pubsub import faults, items, nodes, rows
 from component.pubsub.access import NodeAccess, Requester, is_hidden, may_read
-from component.pubsub.changes import Direct, NodeChange, items_event, last_item, retractions_event
+from component.pubsub.changes import (
+    Direct,
+    NodeChange,
+    ViewChange,
+    items_event,
+    last_item,
+    retractions_event,
+)
 from component.pubsub.config import NodeConfig
 from component.pubsub.items import NewItem
 from component.pubsub.notifier import NodeNotifier, Turns
@@ -416,30 +423,27 @@ class PubSubService:
             after = page[-1][0]
 
     def recomputed(
-        self,
-        address: JID,
-        node: str,
-        principal: JID,
-        items: Sequence[StoredItem] = (),
-        gone: Sequence[str] = (),
+        self, addresses: Collection[JID], node: str, principal: JID, changed: StoredItem | str
     ) -> None:
-        """Notify a principal of new, changed and removed items of its view of a computed node."""
-        service = str(address.bare)
-        change = NodeChange(
-            service=service,
-            node=node,
-            kind="published",
-            items=tuple(items),
-            config=self._computed[node].config,
-            publisher=service,
-            principal=str(principal.bare),
-        )
-        if items:
-            self.notifier.put(change)
-        if gone:
-            self.notifier.put(
-                msgspec.structs.replace(change, kind="retracted", items=(), ids=tuple(gone))
+        """Notify a principal of a new or changed item of its view of a computed node, or of the id
+        of one that is gone. `addresses` are the bare addresses of ours that have this node.
+        """
+        config = self._computed[node].config
+        if isinstance(changed, str):
+            event, size = retractions_event(node, (changed,)), 0
+        else:
+            event = items_event(node, (changed,), payloads=config.deliver_payloads)
+            size = len(changed.payload)
+        self.notifier.put(
+            ViewChange(
+                services=tuple(map(str, addresses)),
+                node=node,
+                principal=str(principal),
+                event=event,
+                size=size,
+                type=config.notification_type,
             )
+        )
 
     async def _came_online(
         self, service: str, full: str, bare: str, interests: frozenset[str]

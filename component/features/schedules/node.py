@@ -117,12 +117,12 @@ class ScheduleNode(ComputedNode):
         """Schedules were removed."""
         for each in schedules:
             address = self._address_of(each.agent)
-            self._nodes.recomputed(address, SCHEDULES, each.owner, gone=(each.id,))
+            self._nodes.recomputed((address,), SCHEDULES, each.owner, each.id)
 
     def _tell(self, schedule: Schedule, task: str = "", *, is_over: bool = False) -> None:
         address = self._address_of(schedule.agent)
         item = _item(address, schedule, task, is_over=is_over)
-        self._nodes.recomputed(address, SCHEDULES, schedule.owner, (item,))
+        self._nodes.recomputed((address,), SCHEDULES, schedule.owner, item)
 
 
 def _item(service: JID, schedule: Schedule, task: str = "", *, is_over: bool = False) -> StoredItem:

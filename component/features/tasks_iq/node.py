@@ -89,15 +89,15 @@ class TasksNode(ComputedNode):
 
     def changed(self, notice: Notice) -> None:
         """Notify a principal of a task of its own. Never waits."""
-        for address in dict.fromkeys(both_addresses(notice.request.target)):
-            item = task_item(notice.task, address)
-            self._pubsub.recomputed(address, TASKS, notice.request.principal.bare, (item,))
+        request = notice.request
+        item = task_item(notice.task, request.target)
+        addresses = dict.fromkeys(both_addresses(request.target))
+        self._pubsub.recomputed(addresses, TASKS, request.principal.bare, item)
 
     def deleted(self, task: DeletedTask) -> None:
         """Notify a principal that a task of its own is not stored any more. Never waits."""
-        principal = JID.parse(task.principal)
-        for address in dict.fromkeys(both_addresses(JID.parse(task.target))):
-            self._pubsub.recomputed(address, TASKS, principal, gone=(task.id,))
+        addresses = dict.fromkeys(both_addresses(JID.parse(task.target)))
+        self._pubsub.recomputed(addresses, TASKS, JID.parse(task.principal), task.id)
 
 
 def task_item(task: Task, service: JID) -> StoredItem:
