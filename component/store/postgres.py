@@ -23,7 +23,7 @@ from component.store.pipeline import ServerConnection, Transaction
 from component.store.process_locks import ProcessLocks
 from component.store.schema import Schema, make_postgres
 from component.store.server import ConnectionLostError, PostgresServer
-from component.store.writes import Doubt, LateError, Queued, run_together, run_writes
+from component.store.writes import Doubt, LateError, Queued, run_together
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -150,11 +150,7 @@ class PostgreSQL:
         self._writer.close()
         self._reader.close()
 
-    def write(self, writes: Sequence[Queued[Any]]) -> None:
-        """Run the operations, in one transaction if possible. Raises StorageError."""
-        run_writes(self._commit, writes)
-
-    def _commit(self, writes: Sequence[Queued[Any]]) -> None:
+    def commit(self, writes: Sequence[Queued[Any]], /) -> None:
         """Run the operations in one transaction, again if the connection breaks.
 
         Raises StorageError; ConflictError only for several operations.

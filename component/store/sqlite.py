@@ -20,7 +20,7 @@ from component.store.errors import (
 )
 from component.store.listening import Never
 from component.store.schema import Schema, make_sqlite, transaction
-from component.store.writes import Queued, run_together, run_writes
+from component.store.writes import Queued, run_together
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -34,7 +34,7 @@ _BUSY_SECONDS: Final = 5.0
 class SQLite:
     """The database `agent.db` of a data directory, open; made by `SQLite.open`.
 
-    Used by two threads at most: one calls `write`, the other `read`.
+    Used by two threads at most: one calls `commit`, the other `read`.
     """
 
     def __init__(
@@ -51,6 +51,7 @@ class SQLite:
         self._reader = reader
         self._wall = wall
         self._steady = steady or SteadyClock()
+        self.commit = partial(run_together, self)
 
     @classmethod
     def open(
@@ -96,10 +97,6 @@ class SQLite:
         """Close both connections; the last one checkpoints the write-ahead log."""
         self._reader.close()
         self._writer.close()
-
-    def write(self, writes: Sequence[Queued[Any]]) -> None:
-        """Run the operations, in one transaction if possible. Raises StorageError."""
-        run_writes(partial(run_together, self), writes)
 
     @contextmanager
     def transaction(self, _writes: Sequence[Queued[Any]] = ()) -> "Iterator[_Transaction]":

@@ -76,7 +76,7 @@ class PacedStorage:
         write = Queued(op)
         with anyio.CancelScope(shield=True):
             await self._pace()
-            self._database.write([write])
+            self._database.commit([write])
             await self._pace()
         if write.error is not None:
             raise write.error

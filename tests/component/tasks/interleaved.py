@@ -166,7 +166,7 @@ class PacedStorage:
                         raise
                 notified: list[str] = []
                 write = Queued(lambda db: op(_Shared(db, notified)))
-                self._database.write([write])
+                self._database.commit([write])
         with anyio.CancelScope(shield=True):
             if write.error is None:
                 self._bus.notify(notified)

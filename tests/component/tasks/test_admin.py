@@ -67,7 +67,7 @@ def test_the_numbers_follow_every_change(
 
 def _written(engine: PostgreSQL, op: Callable[[Database], object]) -> None:
     write: Queued[object] = Queued(op)
-    engine.write([write])
+    engine.commit([write])
     assert write.error is None
 
 
