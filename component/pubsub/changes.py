@@ -1,5 +1,6 @@
 """What a committed request changed, and the notification of it (XEP-0060 §7.1.2, §7.2.2, §8)."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Literal
 
@@ -44,7 +45,8 @@ class NodeChange(msgspec.Struct, frozen=True, kw_only=True):
     def event(self) -> Event:
         """Return the notification of the change."""
         if self.kind == "published":
-            return items_event(self.node, self.items, payloads=self.config.deliver_payloads)
+            items = {each.id: each.payload for each in self.items}
+            return items_event(self.node, items, payloads=self.config.deliver_payloads)
         if self.kind == "retracted":
             return retractions_event(self.node, self.ids)
         if self.kind == "purged":
@@ -92,20 +94,13 @@ class Direct(msgspec.Struct, frozen=True, kw_only=True):
         return self.principal or self.service, self.node
 
 
-def items_event(node: str, items: tuple[StoredItem, ...], *, payloads: bool) -> Event:
-    """Return the notification of items, with or without their payloads."""
-    return Event(
-        items=pubsub_event.Items(
-            node=node,
-            items=tuple(
-                pubsub_event.Item(
-                    id=each.id,
-                    payloads=(RawXML(each.payload),) if payloads and each.payload else (),
-                )
-                for each in items
-            ),
-        )
+def items_event(node: str, items: Mapping[str, str], *, payloads: bool) -> Event:
+    """Return the notification of items, by their ids, with or without their payloads."""
+    shown = tuple(
+        pubsub_event.Item(id=id_, payloads=(RawXML(payload),) if payloads and payload else ())
+        for id_, payload in items.items()
     )
+    return Event(items=pubsub_event.Items(node=node, items=shown))
 
 
 def retractions_event(node: str, ids: tuple[str, ...]) -> Event:
@@ -117,4 +112,4 @@ def retractions_event(node: str, ids: tuple[str, ...]) -> Event:
 def last_item(node: str, item: StoredItem, *, payloads: bool) -> tuple[Payload, ...]:
     """Return the last item of a node, with the time at which it was published (§6.1.7, §12.18)."""
     stamp: datetime = item.published.replace(microsecond=0)
-    return items_event(node, (item,), payloads=payloads), Delay(stamp=stamp)
+    return items_event(node, {item.id: item.payload}, payloads=payloads), Delay(stamp=stamp)

@@ -9,7 +9,7 @@ release or other settings is detected at the next start.
 """
 
 import hashlib
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -103,7 +103,7 @@ def digests(items: Sequence[StoredItem]) -> str:
 def _events(node: str, items: Sequence[StoredItem], seen: Mapping[str, str]) -> Sequence[Event]:
     current = _decode(digests(items))
     events = [
-        items_event(node, (each,), payloads=True)
+        items_event(node, {each.id: each.payload}, payloads=True)
         for each in items
         if seen.get(each.id) != current[each.id]
     ]
@@ -423,17 +423,18 @@ class PubSubService:
             after = page[-1][0]
 
     def recomputed(
-        self, addresses: Collection[JID], node: str, principal: JID, changed: StoredItem | str
+        self, addresses: Iterable[JID], node: str, principal: JID, item: str, payload: str | None
     ) -> None:
-        """Notify a principal of a new or changed item of its view of a computed node, or of the id
-        of one that is gone. `addresses` are the bare addresses of ours that have this node.
+        """Notify a principal that its view of a computed node has a new or changed item, with this
+        id and payload as XML, or with None that it is gone. `addresses` are the bare addresses of
+        ours that have this node.
         """
         config = self._computed[node].config
-        if isinstance(changed, str):
-            event, size = retractions_event(node, (changed,)), 0
+        if payload is None:
+            event, size = retractions_event(node, (item,)), 0
         else:
-            event = items_event(node, (changed,), payloads=config.deliver_payloads)
-            size = len(changed.payload)
+            event = items_event(node, {item: payload}, payloads=config.deliver_payloads)
+            size = len(payload)
         self.notifier.put(
             ViewChange(
                 services=tuple(map(str, addresses)),

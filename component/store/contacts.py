@@ -229,7 +229,7 @@ class StoppedContacts:
                 self._stopped.discard(key)
 
     def _key(self, agent: JID, contact: JID) -> tuple[str, str]:
-        return _key(self._agent(agent.bare), contact)
+        return _key(self._agent(agent), contact)
 
 
 class LastAddresses:

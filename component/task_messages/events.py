@@ -12,9 +12,9 @@ from anyio.abc import TaskStatus
 
 from component.caches import FIFOCache
 from component.link.messages.delivery import Delivery, nothing_to_send
-from component.link.messages.inbound import ReplyAddress
+from component.link.messages.inbound import Conversation, ReplyAddress
 from component.link.messages.messenger import Messenger, TooBigError
-from component.link.messages.outbound import OutboundMessage, Text, conversation_with
+from component.link.messages.outbound import OutboundMessage, Text
 from component.task_messages import sentences
 from component.task_messages.questions import Questions
 from component.tasks.protocol import DeletedTask, Notice, Question
@@ -197,7 +197,7 @@ class TaskNews:
         for message in self._about(notice, notice.question):
             to = message.conversation.peer
             # A question about a person's own request is the answer to it (FAC-012).
-            is_own = to == person.bare and not request.caller_context.unrequested
+            is_own = to == person and not request.caller_context.unrequested
             if is_own or self._may_write(agent, to):
                 self._messenger.send(message, delivery)
             else:
@@ -213,7 +213,7 @@ class TaskNews:
             return self._questions.messages(question)
         # The principal learns how the task ended from its event or from the model.
         heard = notice.request.origin in _REPORTED or _body(notice) is not None
-        person = notice.request.principal.bare
+        person = notice.request.principal
         people = [one for one in question.asked if not (heard and one == person)]
         if isinstance(question.content, Input) and not question.request.conversational:
             people = []  # it was asked by its event alone
@@ -257,7 +257,7 @@ def _event(notice: Notice, task: Task) -> OutboundMessage:
     to = person if notice.final else notice.request.requester
     return OutboundMessage(
         id=f"{task.id}.{task.revision}",
-        conversation=conversation_with(agent, person, notice.thread),
+        conversation=Conversation(agent.bare, person, thread=notice.thread),
         to=ReplyAddress(str(to), agent, "normal" if notice.final else "headline", notice.thread),
         parts=() if said is None else (Text(said.text, said.lang),),
         payloads=(task,),
@@ -272,7 +272,7 @@ def _body(notice: Notice) -> sentences.Sentence | None:
     None for persons who get the question itself: most clients would show it twice.
     """
     question = notice.question
-    is_asked = question and not question.lapsed and notice.request.principal.bare in question.asked
+    is_asked = question and not question.lapsed and notice.request.principal in question.asked
     if not notice.request.conversational or is_asked:
         return None
     if notice.final:

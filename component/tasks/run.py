@@ -95,7 +95,7 @@ class Admitted(msgspec.Struct, frozen=True):
     @property
     def repeatable(self) -> bool:
         """Whether the skill may run twice."""
-        return self.skill.annotations.repeatable
+        return self.skill.repeatable
 
     @property
     def atomic(self) -> bool:

@@ -146,10 +146,9 @@ class Worker:
 
     def try_slot(self, principal: str) -> Slot | None:
         """Return a slot for a task that may start at once: no queued task of anybody goes first."""
-        behind, slots = self._behind, self.slots
-        if self.runtime.draining or principal in behind or slots.free <= len(behind):
+        if self.runtime.draining or principal in self._behind:
             return None
-        return slots.take(principal) if slots.has(principal) else None
+        return self.slots.try_take(principal, spare=len(self._behind))
 
     def _released(self) -> None:
         if self._queued:
@@ -500,7 +499,7 @@ def _set_aside(tx: Transaction, row: Row, admitted: Admitted) -> Notification | 
     notice = Notification(
         id=sha256(f"{row.id} {row.fence}".encode()).hexdigest()[:32],
         agent=request.target.bare,
-        person=request.principal.bare,
+        person=request.principal,
         title=name,
         text=(
             f"I could not finish this: {name}. The service crashed {row.attempts} times while it"

@@ -83,7 +83,7 @@ class WorkerHost(PartialHost):
     async def perform(self, operation: Operation, *local: Callable[[str], Any]) -> Any:
         """Perform an operation, if the skill can run again where that is necessary."""
         if isinstance(operation, RunStep | AskPrincipal | AskModel) and not (
-            self._skill.durable or self._skill.annotations.repeatable
+            self._skill.durable or self._skill.repeatable
         ):
             method = METHODS[type(operation)]
             raise UsageError(
