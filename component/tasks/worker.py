@@ -19,9 +19,9 @@ from component.store.notifications import Notification, record
 from component.store.outages import log_failure
 from component.tasks import changes, journal, leases, question_rows, rows
 from component.tasks.changes import Change, TaskRuntime, Transaction, change
+from component.tasks.gate import SkillAccess
 from component.tasks.journal import Journal
 from component.tasks.leases import SUSPECT_ATTEMPTS, Claimant, Claimed, Slot, claim, unknown_skills
-from component.tasks.protocol import SkillAccess
 from component.tasks.questions import ask_question, confirm_for, covers, lapses
 from component.tasks.replay import Flight
 from component.tasks.rows import LostError, Row
