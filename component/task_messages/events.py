@@ -188,7 +188,7 @@ class TaskNews:
 
     def _send(self, notice: Notice, delivery: Delivery) -> None:
         request = notice.request
-        agent, person = request.target.bare, request.principal
+        agent, person = request.target, request.principal
         silent = request.origin in _REPORTED or (request.origin == "child" and notice.final)
         if not silent and self._may_write(agent, person):
             self._send_event(notice, delivery)
@@ -257,7 +257,7 @@ def _event(notice: Notice, task: Task) -> OutboundMessage:
     to = person if notice.final else notice.request.requester
     return OutboundMessage(
         id=f"{task.id}.{task.revision}",
-        conversation=Conversation(agent.bare, person, thread=notice.thread),
+        conversation=Conversation(agent, person, thread=notice.thread),
         to=ReplyAddress(str(to), agent, "normal" if notice.final else "headline", notice.thread),
         parts=() if said is None else (Text(said.text, said.lang),),
         payloads=(task,),

@@ -114,7 +114,7 @@ def context_of(request: Request, skill: Skill, host: Host | None = None) -> Cont
         taints=caller.taints,
         limits=caller.limits,
         trace=caller.trace,
-        address=str(request.target.bare),
+        address=str(request.target),
         host=host,
     )
 

@@ -498,7 +498,7 @@ def _set_aside(tx: Transaction, row: Row, admitted: Admitted) -> Notification | 
     name = printable(admitted.skill.title, _LONGEST_TITLE)
     notice = Notification(
         id=sha256(f"{row.id} {row.fence}".encode()).hexdigest()[:32],
-        agent=request.target.bare,
+        agent=request.target,
         person=request.principal,
         title=name,
         text=(
