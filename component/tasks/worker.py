@@ -336,7 +336,7 @@ class Verdict(msgspec.Struct, frozen=True):
     @property
     def repeatable(self) -> bool:
         """Whether the skill may run twice."""
-        return self.admitted is not None and self.admitted.repeatable
+        return self.admitted is not None and self.admitted.skill.repeatable
 
 
 async def verdict_of(row: Row, skills: SkillAccess) -> Verdict:
@@ -423,11 +423,11 @@ def resume(tx: Transaction, row: Row, verdict: Verdict, *, late: bool = False) -
     if mine.attempts >= tx.limits.max_attempts:
         return Resumed(mine, notice=_set_aside(tx, mine, admitted))
     if mine.state == "accepted":
-        tx.publish(changes.begin(tx, mine, tx.instance, atomic=admitted.atomic))
+        tx.publish(changes.begin(tx, mine, tx.instance, atomic=admitted.skill.atomic))
     else:
         mine.attempts += 1
         rows.update(tx, mine)
-        if admitted.atomic:
+        if admitted.skill.atomic:
             journal.begin_step(tx, mine, journal.StepId(journal.ATOMIC))
     parts = rows.parts_of(tx, mine.id) if has_run else ()
     return Resumed(mine, journal=recorded, parts=parts)
