@@ -191,7 +191,7 @@ class NodeInterests:
         self._nodes.clear()
         self._resources.clear()
 
-    def resources(self, service: str, node: str, before: float) -> list[tuple[str, str]]:
+    def resources(self, service: str, node: str, before: float) -> Sequence[tuple[str, str]]:
         """Return the full and bare addresses that want notifications and were online before."""
         wanting = self._resources.get((service, node), {})
         return [(full, bare) for full, (bare, since) in wanting.items() if since <= before]
@@ -380,7 +380,8 @@ class NodeNotifier:
                 return
         if sending.online is None:
             # Who came online later has been sent the last item, which may be this one.
-            sending.online = self.interests.resources(change.service, change.node, sending.moment)
+            online = self.interests.resources(change.service, change.node, sending.moment)
+            sending.online = list(online)
         part, sending.online = sending.online[:PAGE], sending.online[PAGE:]
         if part:
             bares = [bare for _, bare in part]
