@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from component.store.clock import SteadyClock, TransactionTimes, wall_clock
-from component.store.database import Database, Dialect, Rows, Value
+from component.store.database import Dialect, Rows, Value
 from component.store.directory import is_used
 from component.store.errors import (
     OutdatedError,
@@ -34,7 +34,7 @@ _BUSY_SECONDS: Final = 5.0
 class SQLite:
     """The database `agent.db` of a data directory, open; made by `SQLite.open`.
 
-    Used by two threads at most: one calls `commit`, the other `read`.
+    Used by two threads at most: one calls `commit`, the other `reading`.
     """
 
     def __init__(
@@ -118,10 +118,11 @@ class SQLite:
                 raise
             raise UnavailableError(str(error)) from error
 
-    def read(self, op: Callable[[Database], T]) -> T:
-        """Run an operation that reads. Raises StorageError."""
+    @contextmanager
+    def reading(self) -> "Iterator[_Transaction]":
+        """Begin a transaction that only reads. Raises StorageError."""
         with explained(self.path), transaction(self._reader, "DEFERRED"):
-            return op(_Transaction(self._reader, self.path, self._steady.times(self._wall)))
+            yield _Transaction(self._reader, self.path, self._steady.times(self._wall))
 
     @asynccontextmanager
     async def listen(self, channel: str) -> AsyncIterator[AsyncIterator[None]]:

@@ -31,6 +31,7 @@ from component.store.writes import (
     Queued,
     commit_all,
     read_all,
+    read_once,
 )
 
 if TYPE_CHECKING:
@@ -344,8 +345,9 @@ def peek(directory: Path, postgres: str, op: Callable[[Database], T]) -> T | Non
             f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None
         )
         try:
-            stored = SQLite(path, reader, reader).read(skew_in)
-            return SQLite(path, reader, reader, steady=SteadyClock(stored=stored)).read(op)
+            stored = read_once(SQLite(path, reader, reader), skew_in)
+            steady = SteadyClock(stored=stored)
+            return read_once(SQLite(path, reader, reader, steady=steady), op)
         except sqlite3.OperationalError as error:
             if "no such table" in str(error):
                 return None

@@ -8,20 +8,27 @@ transaction, so that only those that the database rejects fail.
 
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import anyio
 import msgspec
 
 from component import system
 from component.store.database import Database
-from component.store.errors import StorageError, UnavailableError, UnstorableError
+from component.store.errors import (
+    ConnectionLostError,
+    StorageError,
+    UnavailableError,
+    UnstorableError,
+)
 
 if TYPE_CHECKING:
     from component.store.process_locks import ProcessLocks
 
 T = TypeVar("T")
 
+ATTEMPTS: Final = 4
+"""Attempts to run a transaction whose connection breaks."""
 FIRST_WAIT_S: Final = 0.2
 LONGEST_WAIT_S: Final = 5.0
 """Seconds until what the database refuses is tried again."""
@@ -119,8 +126,11 @@ class Engine(Protocol):
         LateError.
         """
 
-    def read(self, op: Callable[[Database], T]) -> T:
-        """Run an operation that reads. Raises StorageError."""
+    def reading(self) -> AbstractContextManager[Transaction]:
+        """Begin a transaction that only reads, for the duration of the context.
+
+        Raises StorageError; after ConnectionLostError the operation may be run again.
+        """
 
     def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[None]]:
         """Receive notifications of `Database.notify`. Raises StorageError on entering."""
@@ -143,10 +153,22 @@ class _SpoiltError(Exception):
     """An operation failed after a change, so this run must be rolled back."""
 
 
+def read_once(engine: Engine, op: Callable[[Transaction], T]) -> T:
+    """Return `op(transaction)`, run again if the connection breaks. Raises StorageError."""
+    for left in reversed(range(ATTEMPTS)):
+        try:
+            with engine.reading() as transaction:
+                return op(transaction)
+        except ConnectionLostError:
+            if not left:
+                raise
+    raise AssertionError("unreachable")
+
+
 def read_all(engine: Engine, reads: Sequence[Queued[Any]]) -> None:
     """Run reads in one transaction, so that they see the same state; each alone if that fails."""
     try:
-        engine.read(lambda database: _run_reads(database, reads))
+        read_once(engine, lambda transaction: _run_reads(transaction, reads))
     except BaseException as error:  # noqa: BLE001 - its caller gets it
         if len(reads) == 1:
             reads[0].error = error
@@ -155,11 +177,10 @@ def read_all(engine: Engine, reads: Sequence[Queued[Any]]) -> None:
             read_all(engine, [each])
 
 
-def _run_reads(database: Database, reads: Sequence[Queued[Any]]) -> None:
-    transaction = cast("Transaction", database)
+def _run_reads(transaction: Transaction, reads: Sequence[Queued[Any]]) -> None:
     for read in reads:
         try:
-            read.run(database)
+            read.run(transaction)
         except BaseException as error:  # noqa: BLE001 - its caller gets it; the others continue
             read.error = _own(transaction, error)
         if transaction.failed:
