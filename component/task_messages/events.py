@@ -183,8 +183,7 @@ class TaskNews:
             self._send(notice, delivery)
         except Exception:  # noqa: BLE001 - what is committed stands, even without the event
             _log.exception("cannot send an event", task=notice.task.id)
-        if not delivery.is_waiting:
-            delivery.conclude()
+        delivery.conclude()
 
     def _send(self, notice: Notice, delivery: Delivery) -> None:
         request = notice.request
