@@ -1,7 +1,7 @@
 """Messages about tasks: each committed revision is sent, in order, to the requester."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -222,16 +222,7 @@ class TaskNews:
         """Send the message of a revision (EVT-002 to EVT-007), without its artifacts if it is too
         big with them.
         """
-        bare = msgspec.structs.replace(
-            notice.task,
-            progress=None,
-            outputs=(),
-            input=None,
-            confirm=None,
-            result=None,
-            failure=None,
-        )
-        for task in (notice.task, bare):
+        for task in _from_largest(notice.task):
             try:
                 self._messenger.send(_event(notice, task), delivery)
             except TooBigError as error:
@@ -248,6 +239,14 @@ class _Held:
     def __init__(self, until: float) -> None:
         self.until = until
         self.notices: list[tuple[Notice, Delivery]] = []
+
+
+def _from_largest(task: Task) -> Iterator[Task]:
+    """Yield a task, and then the task without everything that can be large."""
+    yield task
+    yield msgspec.structs.replace(
+        task, progress=None, outputs=(), input=None, confirm=None, result=None, failure=None
+    )
 
 
 def _event(notice: Notice, task: Task) -> OutboundMessage:
