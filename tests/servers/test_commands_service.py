@@ -163,7 +163,7 @@ def test_a_confirmation_from_a_command(desk: Desk, caller: SlixClient) -> None:
     assert "days: 7, deep: yes" in question.findtext("{*}body", "")
     say(caller, desk.assistant, "yes", f"<thread>{task}</thread>")
     assert completed(caller, task) == "wiped by command"
-    heard(caller, desk.assistant, "Approved. wipe")
+    heard(caller, desk.assistant, "Approved: wipe")
     assert desk.effects("wiped by") == ["wiped by command"]
 
 

@@ -98,18 +98,18 @@ try {
   await message("What can I do for you?");
   await contact();
 
-  await asked("Please empty my folder Archive.", '"Archive"');
+  await asked("Please empty my folder Archive.", "folder *Archive*?");
   await type("ok");
   await message("Archive is empty.");
   await picture("ok");
 
-  const drafts = await asked("And Drafts.", '"Drafts"');
+  const drafts = await asked("And Drafts.", "folder *Drafts*?");
   await choose(drafts, "reply");
   await type("yes");
   await message("Drafts is empty.");
   await picture("reply");
 
-  const news = await asked("And Newsletters, too.", '"Newsletters"');
+  const news = await asked("And Newsletters, too.", "folder *Newsletters*?");
   await choose(news, "reaction");
   await (await page.waitForSelector(".reaction-item", { visible: true })).click();
   await message("Newsletters is empty.");

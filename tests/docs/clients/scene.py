@@ -33,7 +33,9 @@ async def weather(city: str) -> str:
         await anyio.sleep(0.02)
     return f"Sunny in {city}."
 
-@skill(name="empty-folder", title="Empty a folder")
+@skill(
+    name="empty-folder", title="Empty a folder", question="May I empty the folder {folder}?"
+)
 def empty_folder(folder: str) -> str:
     """Delete all mails in a folder."""
     return f"{folder} is empty."
