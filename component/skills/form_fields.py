@@ -23,6 +23,7 @@ from component.skills.params import (
     read_integer,
     read_number,
 )
+from component.skills.spec import title_of
 from component.skills.validation import pointed_to
 from xep.binding.escaping import without_forbidden
 from xep.binding.json_bounds import MOST_VALUES, checked_json
@@ -36,6 +37,9 @@ can express.
 ABSENT: Final = msgspec.UNSET
 """The value of a property that was not given."""
 
+NOTHING_CHOSEN: Final = "(none)"
+"""The label of the option that chooses nothing. Converse sends it in place of the empty value."""
+_EMPTY: Final = "(empty)"
 NEWLINE: Final = re.compile("\r\n|\r|\n")
 _SPACE = " \t\r\n"
 _MOST_CHOICES = 20
@@ -71,6 +75,19 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
     description: str | None = None
     default: Any = ABSENT
 
+    @property
+    def label(self) -> str:
+        """The title, or the name as words."""
+        return self.title or title_of(self.name)
+
+    @property
+    def offers_nothing(self) -> bool:
+        """Whether a person can choose none of the choices. Browsers choose the first one by
+        themselves where a form has no empty one.
+        """
+        left_out = self.nullable or not (self.required or self.shown_default())
+        return self.kind == "choice" and left_out and not self._has_empty()
+
     def texts(self, value: Any) -> tuple[str, ...] | None:
         """Return the texts of a value in this field; None if the field cannot express it."""
         if value is None:
@@ -98,6 +115,8 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
         Raises ValueError with the reason, an unfinished sentence.
         """
         whole = "\n".join(texts)
+        if self.offers_nothing and whole == NOTHING_CHOSEN:
+            return self._empty()
         empty = not any(texts) if self.kind == "text" else not whole.strip(_SPACE)
         if empty and not (texts and self.kind == "choice" and self._has_empty()):
             return self._empty()
@@ -378,7 +397,7 @@ def _choices(members: list[Schema]) -> tuple[Choice, ...]:
             if not isinstance(value, str | int | float):
                 return ()
             text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-            choice = Choice(text, value, label)
+            choice = Choice(text, value, label or (None if text else _EMPTY))
             if identity(found.setdefault(text, choice).value) != identity(value):
                 return ()
     return tuple(found.values())

@@ -43,6 +43,7 @@ from component.skills.form_fields import NEWLINE, Schema, properties_of
 from component.skills.forms import InvalidForm, form_values, schema_form
 from component.skills.registry import View
 from component.skills.skill import Skill
+from component.skills.spec import title_of
 from component.store import StorageError
 from component.store.outages import log_failure
 from component.tasks.admission import Answer
@@ -65,6 +66,7 @@ _LANG = "en"
 
 _ACTIONS: Final = frozenset(("execute", "cancel", "prev", "next", "complete"))
 _LONGEST: Final = 40
+_SECONDS: Final = "_s"
 
 
 class CommandsHandler:
@@ -272,7 +274,7 @@ class CommandsHandler:
 
 def _misfit_of(schema: Schema, reasons: Mapping[str, str]) -> Misfit:
     """Return what is wrong with a form, with the labels of its fields."""
-    labels = {each.name: each.title or each.name for each in properties_of(schema)}
+    labels = {each.name: each.label for each in properties_of(schema)}
     said = [f"{labels.get(name, name)}: {reason}" for name, reason in reasons.items()]
     return Misfit(f"The form is not valid. {'; '.join(said).rstrip('.')}.", reasons)
 
@@ -429,7 +431,7 @@ class CommandOffers:
         offer = Offer(
             node=node,
             title=command.title,
-            about=f"{command.about}.",
+            about=f"{command.about[:1].upper()}{command.about[1:]}.",
             schema=command.schema,
             form_type=None,
             rank=0 if command.group == "everyday" else 2 if command.who == "everybody" else 3,
@@ -505,14 +507,20 @@ def of_result(title: str, result: Result) -> CommandContent:
         note = Note(type="info", text=f"{title}: done.")
     if not result.outputs:
         return (note,), None
-    outputs = [_field(each.name, each.name, text_of(each)) for each in result.outputs]
+    # Converse shows what was entered again where a result has a field of the same type.
+    outputs = [
+        msgspec.structs.replace(
+            _field(each.name, title_of(each.name), text_of(each)), type="text-multi"
+        )
+        for each in result.outputs
+    ]
     fields = (form_type_field(EXECUTE), *outputs)
     return (note,), Form(type="result", title=title, fields=fields)
 
 
 def of_accepted(title: str, accepted: Accepted) -> CommandContent:
     """Return the result for work that continues as a task, with its id (FAC-007)."""
-    text = f"{title} continues as task {accepted.task}. You will get messages about its progress."
+    text = f"{title}: this continues as a task. You will get messages about its progress."
     if accepted.state == "input-required":
         text += " It is waiting for an answer: see the message with the question."
     fields = (
@@ -553,10 +561,15 @@ def _row(row: msgspec.Struct) -> tuple[Field, ...]:
     values: dict[str, Any] = msgspec.to_builtins(row, enc_hook=str, str_keys=True)
     return tuple(
         [
-            _field(name, name.replace("_", " ").capitalize(), _text(values.get(name)))
+            _field(name, _label(name), _text(values.get(name)))
             for name in (field.encode_name for field in msgspec.structs.fields(row))
         ]
     )
+
+
+def _label(name: str) -> str:
+    label = title_of(name.removesuffix(_SECONDS))
+    return f"{label} in seconds" if name.endswith(_SECONDS) else label
 
 
 def _text(value: Any) -> str:

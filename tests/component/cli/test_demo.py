@@ -123,7 +123,7 @@ SHOWN = (
     "node='skill/trip-cost' action='execute'/>",
     "<x xmlns='jabber:x:data' type='form'>",
     "<value>far</value>",
-    "kilometres: expected an integer.",
+    "Kilometres: expected an integer.",
     "<value>450</value>",
     "<value>about 180 euros</value>",
     # A watch and a schedule that fire.

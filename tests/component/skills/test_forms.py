@@ -111,7 +111,7 @@ def test_a_form_says_what_it_is_about() -> None:
     form = schema_form(SCHEMA, TYPE, title="Every", instructions="First.\n\nSecond.")
     assert (form.type, form.form_type, form.title) == ("form", TYPE, "Every")
     assert form.fields[0].type == "hidden"
-    assert form.instructions == ("First.", "Second.", "To be written as JSON: point, pairs.")
+    assert form.instructions == ("First.", "Second.", "To be written as JSON: Point, Pairs.")
 
 
 def test_a_field_for_each_property_in_their_order() -> None:
@@ -195,7 +195,9 @@ def test_the_range_of_an_integer(
 
 def test_titles_descriptions_and_what_is_required() -> None:
     assert field("topic").label == "Topic"
-    assert field("count").label == "count"
+    assert field("count").label == "Count"
+    named = schema_form(one({"type": "string"}) | {"properties": {"postal_code": {}}}, None)
+    assert named.fields[0].label == "Postal code"
     assert field("count").desc == "How many."
     assert field("topic").desc is None
     assert [name for name, each in fields(schema_form(SCHEMA, TYPE)).items() if each.required] == (
@@ -206,12 +208,47 @@ def test_titles_descriptions_and_what_is_required() -> None:
 def test_an_option_for_each_value() -> None:
     assert [option.value for option in field("colour").options] == ["red", "blue"]
     assert [option.value for option in field("level").options] == ["1", "2"]
-    assert [option.value for option in field("sure").options] == ["true", "false"]
+    assert [option.value for option in field("sure").options] == ["", "true", "false"]
+
+
+def test_every_option_has_a_label() -> None:
+    """Converse shows an empty line for an option without one."""
+    assert [option.label for option in field("colour").options] == ["red", "blue"]
+    assert [option.label for option in field("sure").options] == ["(none)", "true", "false"]
+    (found,) = schema_form(one({"enum": ["", "a"]}), None).fields
+    assert [option.label for option in found.options] == ["(empty)", "a"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "required", "offered"),
+    [
+        ({"enum": ["a"]}, False, True),
+        ({"enum": ["a"]}, True, False),
+        ({"enum": ["a"], "default": "a"}, False, False),
+        ({"enum": ["a", None], "default": "a"}, False, True),
+        ({"enum": ["a", None]}, True, True),
+        ({"enum": ["", "a"]}, False, False),
+    ],
+)
+def test_a_choice_that_can_be_left_out_has_an_option_for_it(
+    declared: dict[str, Any], required: bool, offered: bool
+) -> None:
+    """A browser chooses the first option by itself, and Converse sends its label if its value is
+    empty.
+    """
+    schema = one(declared, required=required)
+    (found,) = schema_form(schema, None).fields
+    assert (found.options[0].label == "(none)") is offered
+    if offered:
+        assert found.options[0].value == ""
+        assert read(schema, "(none)") == read(schema, "") != "a"
+    else:
+        assert reason(schema, "(none)").startswith("expected one of")
 
 
 def test_titled_constants_are_labelled_options() -> None:
     parts = [{"const": "a", "title": "First"}, {"const": "b", "title": "Second"}]
-    (found,) = schema_form(one({"oneOf": parts}), None).fields
+    (found,) = schema_form(one({"oneOf": parts}, required=True), None).fields
     assert [(each.value, each.label) for each in found.options] == [("a", "First"), ("b", "Second")]
 
 
@@ -494,6 +531,7 @@ def test_a_required_field_left_empty(schema: dict[str, Any]) -> None:
 
 def test_an_empty_text_can_be_a_choice() -> None:
     assert read(one({"enum": ["", "a"]}), "") == ""
+    assert read(one({"enum": ["", "a"]}), "(empty)") == ""
     assert read(one({"type": "array", "items": {"enum": ["", "a"]}}), "", "a") == ["", "a"]
 
 
