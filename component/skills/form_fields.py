@@ -123,7 +123,7 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
         if self.kind == "json":
             return _json(whole)
         if self.kind == "text":
-            return whole
+            return _in_full(whole, self.datatype)
         if self.kind == "lines":
             if 1 + whole.count("\n") + whole.count("\r") > MOST_VALUES:
                 raise ValueError(f"expected at most {MOST_VALUES} lines")
@@ -271,6 +271,18 @@ _DATATYPES: Final[Mapping[str, str]] = {
     "date": "xs:date",
     "uri": "xs:anyURI",
 }
+
+
+def _in_full(text: str, datatype: str | None) -> str:
+    """Return a date or a time in full. Browsers leave out the seconds, and Converse asks for a time
+    where a date is wanted.
+    """
+    found = re.fullmatch(r"(\d{4}-\d\d-\d\d)T\d\d:\d\d(:\d\d)?", text)
+    if found is not None and datatype == "xs:date":
+        return found[1]
+    if found is not None and datatype == "xs:dateTime" and not found[2]:
+        return f"{text}:00"
+    return text
 
 
 def properties_of(schema: Schema) -> tuple[Property, ...]:

@@ -529,6 +529,22 @@ def test_a_required_field_left_empty(schema: dict[str, Any]) -> None:
     assert reason(one(schema, required=True), "") == "is required"
 
 
+@pytest.mark.parametrize(
+    ("format_", "text", "value"),
+    [
+        ("date", "2026-12-24", "2026-12-24"),
+        ("date", "2026-12-24T19:30", "2026-12-24"),
+        ("date-time", "2026-12-24T19:30", "2026-12-24T19:30:00"),
+        ("date-time", "2026-12-24T19:30:05+01:00", "2026-12-24T19:30:05+01:00"),
+    ],
+)
+def test_a_date_or_time_is_read_as_browsers_write_it(format_: str, text: str, value: str) -> None:
+    schema = one({"type": "string", "format": format_})
+    form = Form(type="submit", fields=(filled("a", text),))
+    assert msgspec.json.decode(form_values(form, schema)) == {"a": value}
+    assert read(one({"type": "string"}), text) == text
+
+
 def test_an_empty_text_can_be_a_choice() -> None:
     assert read(one({"enum": ["", "a"]}), "") == ""
     assert read(one({"enum": ["", "a"]}), "(empty)") == ""

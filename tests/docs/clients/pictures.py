@@ -109,7 +109,7 @@ def profanity(scene: Scene, out: Path) -> None:
         screen.types(f"/connect {server.jid('juliet')} {where}", until="password")
         screen.types(server.accounts["juliet"], until="logged in successfully")
         screen.types(f"/roster add {contact} Assistant", until="Roster item added")
-        screen.types(f"/sub request {contact}", until="(?i)subscription request")
+        screen.types(f"/sub request {contact}", until="Assistant is online|Assistant.* online")
         screen.types(f"/msg {contact} Good evening!", until="What can I do for you")
         screen.types("Please empty my folder Archive.", until=r"folder \*Archive\*\?")
         time.sleep(QUESTION_IS_READ_S)
@@ -202,16 +202,29 @@ def _add_contact(scene: Scene) -> None:
         phone.presences.take(lambda presence: presence.get("from") == online)
 
 
+def _shrink(file: Path) -> None:
+    """Reduce a picture to 256 colours, which nobody sees."""
+    fewer = ("+dither", "-colors", "256", f"PNG8:{file}")
+    subprocess.run(["convert", str(file), "-strip", *fewer], check=True)
+
+
 def _link(at: Path, to: Path) -> None:
     at.unlink(missing_ok=True)
     at.symlink_to(to)
 
 
+_IN_A_WINDOW = ("dbus-run-session", "unshare", "Xvfb", "xdotool", "import", "convert")
 CLIENTS: dict[str, tuple[Callable[[Scene, Path], None], tuple[str, ...]]] = {
-    "converse": (converse, ("chromium", "node", "npm")),
-    "profanity": (profanity, ("profanity", "tmux", "chromium")),
-    "dino": (dino, ("dino-im", "dbus-run-session", "unshare", "Xvfb", "xdotool", "import")),
-    "gajim": (gajim, ("gajim", "dbus-run-session", "unshare", "Xvfb", "xdotool", "import")),
+    "converse": (converse, ("chromium", "node", "npm", "convert")),
+    "profanity": (profanity, ("profanity", "tmux", "chromium", "convert")),
+    "dino": (
+        dino,
+        ("dino-im", *_IN_A_WINDOW),
+    ),
+    "gajim": (
+        gajim,
+        ("gajim", *_IN_A_WINDOW),
+    ),
 }
 
 
@@ -229,6 +242,8 @@ def main() -> None:
             continue
         with tempfile.TemporaryDirectory() as directory, scenes.scene(Path(directory)) as scene:
             take(scene, given.out.absolute())
+        for file in given.out.glob(f"{name}-*.png"):
+            _shrink(file)
 
 
 if __name__ == "__main__":
