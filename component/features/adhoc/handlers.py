@@ -51,7 +51,7 @@ from component.tasks.outputs import text_of
 from xep import data_forms, disco
 from xep.binding.escaping import without_forbidden
 from xep.commands import NAMESPACE, Actions, BadAction, BadPayload, Command, MalformedAction, Note
-from xep.data_forms import Field, Form, Item, Reported, form_type_field
+from xep.data_forms import Field, Form, form_type_field
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import NAMESPACE as EXECUTE
 from xep.fluux_agent.execute import Accepted, Result
@@ -532,29 +532,24 @@ def of_accepted(title: str, accepted: Accepted) -> CommandContent:
 
 
 def of_answer(title: str, answer: CommandResult) -> CommandContent:
-    """Return the text of a command's result, and its table if it has one."""
-    notes = (Note(type="info", text=without_forbidden(answer.text)),)
-    value = answer.value
-    if isinstance(value, msgspec.Struct):
-        return notes, Form(type="result", title=title, fields=_row(value))
-    if not value:
-        return notes, None
-    reported = Reported(
-        fields=tuple([Field(var=field.var, label=field.label) for field in _row(value[0])])
-    )
-    return notes, Form(
-        type="result", title=title, reported=reported, items=tuple(map(_item, value))
-    )
+    """Return the text of a command's result, and its value if that is one row.
+
+    A text of several lines is in a field, which clients scroll. Several rows are in the text alone:
+    Gajim 1.7 shows nothing of a form with a table.
+    """
+    text = without_forbidden(answer.text)
+    fields = _row(answer.value) if isinstance(answer.value, msgspec.Struct) else ()
+    if "\n" in text:
+        fields = (_field("answer", "Answer", text), *fields)
+        text = f"{title}: done."
+    form = Form(type="result", title=title, fields=fields) if fields else None
+    return (Note(type="info", text=text),), form
 
 
 def _field(var: str, label: str, text: str) -> Field:
     values: Sequence[str] = NEWLINE.split(without_forbidden(text))
     type_ = "text-multi" if len(values) > 1 else "text-single"
     return Field(var=var, type=type_, label=label, values=tuple(values))
-
-
-def _item(row: msgspec.Struct) -> Item:
-    return Item(fields=tuple([Field(var=each.var, values=each.values) for each in _row(row)]))
 
 
 def _row(row: msgspec.Struct) -> tuple[Field, ...]:

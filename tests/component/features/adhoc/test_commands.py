@@ -484,6 +484,7 @@ class Row(msgspec.Struct, frozen=True):
 
     name: str
     often_done: int | None
+    uptime_s: int = 5
 
 
 async def _greet(asking: Asking, params: Params) -> CommandResult:
@@ -521,15 +522,30 @@ async def test_a_command_of_the_service_is_one_too() -> None:
     async with bench.bench.running():
         answer = result(Command, await bench.asked(go_on(form, name="you", times="2")))
     assert notes(answer) == [("info", f"alice@a.example at {AGENT} greets you")]
+    assert answer.form is None, "Gajim 1.7 shows nothing if there is a table"
+
+
+async def test_an_answer_of_several_lines_is_in_a_field_which_clients_scroll() -> None:
+    bench = commanding()
+    async with bench.bench.running():
+        form = bench.begin("command/greet")
+        answer = result(Command, await bench.asked(go_on(form, name="you\nand you", times="1")))
+    assert notes(answer) == [("info", "Greet: done.")]
+    said = field(answer, "answer")
+    assert (said.type, said.label) == ("text-multi", "Answer")
+    assert said.values == (f"alice@a.example at {AGENT} greets you", "and you")
+
+
+async def test_a_row_is_a_field_for_each_of_its_values() -> None:
+    bench = commanding()
+    async with bench.bench.running():
+        answer = result(Command, await bench.asked(Command(node="command/reload"), BOB))
+    assert notes(answer) == [("info", "Reloaded.")]
     assert answer.form is not None
-    assert answer.form.reported is not None
-    assert [(f.var, f.label) for f in answer.form.reported.fields] == [
-        ("name", "Name"),
-        ("often_done", "Often done"),
-    ]
-    assert [[f.values for f in item.fields] for item in answer.form.items] == [
-        [("you",), ("0",)],
-        [("you",), ("1",)],
+    assert [(f.label, f.values) for f in answer.form.fields] == [
+        ("Name", ("all",)),
+        ("Often done", ("",)),
+        ("Uptime in seconds", ("5",)),
     ]
 
 
