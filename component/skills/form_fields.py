@@ -38,8 +38,9 @@ ABSENT: Final = msgspec.UNSET
 """The value of a property that was not given."""
 
 NOTHING_CHOSEN: Final = "(none)"
-"""The label of the option that chooses nothing. Converse sends it in place of the empty value."""
-_EMPTY: Final = "(empty)"
+"""The option that chooses nothing."""
+EMPTY: Final = "(empty)"
+"""The label of a choice that is an empty text."""
 NEWLINE: Final = re.compile("\r\n|\r|\n")
 _SPACE = " \t\r\n"
 _MOST_CHOICES = 20
@@ -409,7 +410,7 @@ def _choices(members: list[Schema]) -> tuple[Choice, ...]:
             if not isinstance(value, str | int | float):
                 return ()
             text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-            choice = Choice(text, value, label or (None if text else _EMPTY))
+            choice = Choice(text, value, label or (None if text else EMPTY))
             if identity(found.setdefault(text, choice).value) != identity(value):
                 return ()
     return tuple(found.values())

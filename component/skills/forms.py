@@ -16,6 +16,7 @@ import msgspec
 from component.skills.errors import DeclarationError, printable
 from component.skills.form_fields import (
     ABSENT,
+    EMPTY,
     NEWLINE,
     NOTHING_CHOSEN,
     Property,
@@ -174,6 +175,7 @@ def _field(declared: Property, given: Form | None, reason: str | None) -> Field:
     else:
         field = given.field(declared.name)
         texts = () if field is None else tuple(map(without_forbidden, field.values))
+    texts = _chosen(declared, texts)
     desc = declared.description
     if reason is not None:
         sentence = f"{reason[:1].upper()}{reason[1:].rstrip('.')}."
@@ -190,14 +192,25 @@ def _field(declared: Property, given: Form | None, reason: str | None) -> Field:
     )
 
 
+def _chosen(declared: Property, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the values of a field as its options have them."""
+    if declared.offers_nothing and not any(texts):
+        return (NOTHING_CHOSEN,)
+    has_empty = any(not choice.text for choice in declared.choices)
+    return tuple(text or EMPTY for text in texts) if has_empty else texts
+
+
 def _options(declared: Property) -> tuple[Option, ...]:
-    """Return the choices. Each has a label: Converse shows nothing for an option without one."""
-    nothing = [Option(label=NOTHING_CHOSEN, value="")] if declared.offers_nothing else []
-    choices = [
-        Option(label=without_forbidden(each.label or each.text), value=each.text)
+    """Return the choices. Each has a label and a value: Converse shows nothing for an option
+    without a label, and profanity crashes if the value is empty.
+    """
+    options = [
+        Option(label=without_forbidden(each.label or each.text), value=each.text or EMPTY)
         for each in declared.choices
     ]
-    return (*nothing, *choices)
+    if declared.offers_nothing:
+        options.insert(0, Option(label=NOTHING_CHOSEN, value=NOTHING_CHOSEN))
+    return tuple(options)
 
 
 def _type(declared: Property, texts: tuple[str, ...]) -> FieldType:

@@ -208,15 +208,20 @@ def test_titles_descriptions_and_what_is_required() -> None:
 def test_an_option_for_each_value() -> None:
     assert [option.value for option in field("colour").options] == ["red", "blue"]
     assert [option.value for option in field("level").options] == ["1", "2"]
-    assert [option.value for option in field("sure").options] == ["", "true", "false"]
+    assert [option.value for option in field("sure").options] == ["(none)", "true", "false"]
 
 
-def test_every_option_has_a_label() -> None:
-    """Converse shows an empty line for an option without one."""
+def test_every_option_has_a_label_and_a_value() -> None:
+    """Converse shows an empty line for an option without one; profanity crashes if a value is
+    empty.
+    """
     assert [option.label for option in field("colour").options] == ["red", "blue"]
     assert [option.label for option in field("sure").options] == ["(none)", "true", "false"]
     (found,) = schema_form(one({"enum": ["", "a"]}), None).fields
     assert [option.label for option in found.options] == ["(empty)", "a"]
+    assert [option.value for option in found.options] == ["(empty)", "a"]
+    (found,) = schema_form(one({"enum": ["", "a"], "default": ""}), None).fields
+    assert found.values == ("(empty)",)
 
 
 @pytest.mark.parametrize(
@@ -233,14 +238,12 @@ def test_every_option_has_a_label() -> None:
 def test_a_choice_that_can_be_left_out_has_an_option_for_it(
     declared: dict[str, Any], required: bool, offered: bool
 ) -> None:
-    """A browser chooses the first option by itself, and Converse sends its label if its value is
-    empty.
-    """
+    """A browser chooses the first option by itself."""
     schema = one(declared, required=required)
     (found,) = schema_form(schema, None).fields
     assert (found.options[0].label == "(none)") is offered
     if offered:
-        assert found.options[0].value == ""
+        assert found.options[0].value == "(none)"
         assert read(schema, "(none)") == read(schema, "") != "a"
     else:
         assert reason(schema, "(none)").startswith("expected one of")
@@ -277,7 +280,7 @@ def test_what_was_given_comes_back_as_it_was_with_the_reason() -> None:
     assert form["count"].values == ("many",)
     assert form["count"].desc == "Expected an integer. How many."
     assert form["limit"].values == ("",)
-    assert form["other"].values == ()
+    assert form["other"].values == ("(none)",)
 
 
 def test_a_text_of_several_lines_gets_the_room_for_it() -> None:
