@@ -548,6 +548,11 @@ def test_a_date_or_time_is_read_as_browsers_write_it(format_: str, text: str, va
     assert read(one({"type": "string"}), text) == text
 
 
+def test_a_date_that_cannot_be_read_is_refused_with_an_example() -> None:
+    date = one({"type": "string", "format": "date"})
+    assert reason(date, "tomorrow") == "expected a date such as 2026-12-24"
+
+
 def test_an_empty_text_can_be_a_choice() -> None:
     assert read(one({"enum": ["", "a"]}), "") == ""
     assert read(one({"enum": ["", "a"]}), "(empty)") == ""
