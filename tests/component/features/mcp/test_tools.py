@@ -194,7 +194,7 @@ def test_what_a_question_asks_of_a_value_is_checked(described: Any, right: str, 
     ("described", "default", "shown"),
     [
         ({"type": "string", "oneOf": TITLED}, "high", ("high",)),
-        ({"type": "string", "oneOf": TITLED}, "other", ()),
+        ({"type": "string", "oneOf": TITLED}, "other", ("(none)",)),
         ({"type": "array", "items": {"anyOf": TITLED}}, ["low"], ("low",)),
         ({"type": "integer", "minimum": 1}, 2, ("2",)),
         ({"type": "integer", "minimum": 1}, 0, ()),
