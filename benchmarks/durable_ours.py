@@ -30,8 +30,8 @@ from component.policy.persons import Persons
 from component.skills import Context, Registry, Skill, skill
 from component.skills.calling import Threads
 from component.store import Storage
-from component.tasks.gate import Approvers, Gate
-from component.tasks.protocol import DeletedTask, Notice, SkillAccess, TaskLimits
+from component.tasks.gate import Approvers, Gate, SkillAccess
+from component.tasks.protocol import DeletedTask, Notice, TaskLimits
 from component.tasks.request import Confirmation, Request
 from component.tasks.service import TaskService
 from xep.binding import encode

@@ -28,7 +28,7 @@ from component.features.tasks_iq.feature import TasksIQFeature
 from component.kernel.environment import Environment
 from component.kernel.memory import Memories
 from component.kernel.monitoring import Monitoring
-from component.kernel.options import agent_at
+from component.kernel.options import addresses
 from component.link.messages.outbox import OutputStream
 from component.skills import Skill
 from component.store import Storage
@@ -66,7 +66,7 @@ class InProcess(OutputStream):
                 catalog=service.catalog,
                 storage=storage,
                 home="benchmark",
-                stopped=StoppedContacts(storage, agent_at(settings)),
+                stopped=StoppedContacts(storage, addresses(settings).agent_address),
                 monitoring=Monitoring(),
                 memories=cast("Memories", _NoMemories()),
             ),

@@ -20,6 +20,7 @@ from component.skills.builtin import echo
 from component.store.database import Database
 from component.store.postgres import PostgreSQL
 from component.store.sqlite import SQLite
+from component.store.writes import read_once
 from component.tasks import admin, changes, queries, question_rows, questions
 from component.tasks.admin import list_rows
 from component.tasks.leases import Claimant, Slots, claim
@@ -104,7 +105,7 @@ _CLAIMANT: Final = Claimant(instance="bench", skills=None, slots=Slots(7, 4), qu
 
 
 def _operations(engine: SQLite | PostgreSQL) -> dict[str, Operation]:
-    middle, now = engine.read(_key_at(0.5)), engine.read(_last_change)
+    middle, now = read_once(engine, _key_at(0.5)), read_once(engine, _last_change)
 
     def own(page: ResultSet | None = None, **filters: Any) -> Operation:
         query = Tasks(page=page or ResultSet(max=20), **filters)

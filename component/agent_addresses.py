@@ -11,11 +11,12 @@ def both_addresses(address: JID) -> tuple[JID, JID]:
     """Return the bare address, and the other one at which the same agent is reached. An agent with
     one address has it twice, so statements always have two values.
     """
+    bare = JID(address.local, address.domain)
     if address.local is None:
-        return address.bare, JID(DEFAULT_AGENT, address.domain)
+        return bare, JID(DEFAULT_AGENT, address.domain)
     if address.local == DEFAULT_AGENT:
-        return address.bare, JID(None, address.domain)
-    return address.bare, address.bare
+        return bare, JID(None, address.domain)
+    return bare, bare
 
 
 def canonical_address(address: JID) -> JID:

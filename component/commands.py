@@ -19,6 +19,7 @@ from component.memory_directory.layout import SessionKey
 from component.skills.errors import InvalidParam
 from component.skills.params import Reader, fill_struct, reader_of
 from component.skills.schema import field_texts, ordered_schema, read_docstring
+from component.skills.spec import title_of
 from xep.jid import JID, JIDError
 
 P = TypeVar("P", bound=msgspec.Struct)
@@ -140,7 +141,7 @@ class Outline(msgspec.Struct, Generic[P], frozen=True, eq=False, kw_only=True, d
         found["description"] = read_docstring(self.params.__doc__)[0]
         texts, properties = field_texts(self.params), found["properties"]
         for each in msgspec.structs.fields(self.params):
-            said = {"title": each.name.capitalize()}
+            said = {"title": title_of(each.name)}
             if each.name in texts:
                 said["description"] = texts[each.name]
             properties[each.encode_name] = said | properties[each.encode_name]

@@ -29,12 +29,13 @@ def make_directory(path: Path) -> None:
 def open_private(path: Path, mode: Literal["w", "wb", "x"]) -> IO[Any]:
     """Open a file for writing as `open` does; at no moment can others read it.
 
-    Raises OSError.
+    A device or a pipe, such as /dev/null, keeps its mode. Raises OSError.
     """
 
     def opener(name: str, flags: int) -> int:
         descriptor = os.open(name, flags | os.O_CLOEXEC, FILE_MODE)
-        os.fchmod(descriptor, FILE_MODE)  # one that was there may have had another mode
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.fchmod(descriptor, FILE_MODE)  # one that was there may have had another mode
         return descriptor
 
     return open(path, mode, opener=opener, encoding=None if "b" in mode else "utf-8")

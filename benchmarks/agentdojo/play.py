@@ -47,8 +47,8 @@ from component.skills.inputs import schema_inputs
 from component.skills.spec import Annotations
 from component.store import Storage
 from component.tasks.events import TaskRecords
-from component.tasks.gate import Approvers, Gate
-from component.tasks.protocol import DeletedTask, Notice, Question, SkillAccess, TaskLimits
+from component.tasks.gate import Approvers, Gate, SkillAccess
+from component.tasks.protocol import DeletedTask, Notice, Question, TaskLimits
 from component.tasks.questions import parameters_of
 from component.tasks.service import TaskService
 from component.tools.joint_confirmation import SEVERAL_CALLS, JointConfirmations

@@ -103,8 +103,9 @@ def sections_of(feature: str) -> Sequence[str]:
 
 def _is_used(feature: str, settings: Settings) -> bool:
     """Whether the settings turn a feature on; its code is not imported otherwise."""
-    if getattr(_package(feature), "NEEDS_MODEL", False):
-        return settings.llm is not None
+    package = _package(feature)
+    if hasattr(package, "is_used"):
+        return bool(package.is_used(settings))
     given = [name for name in type(settings).model_fields if getattr(settings, name)]
     if not _needed_for(feature, given):
         return False

@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -303,7 +304,8 @@ def _keep(beside: Path, secret: str) -> None:
     # Created with its final mode, so that others can never read it. Other variables stay.
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     with os.fdopen(handle, "a", encoding="utf-8") as file:
-        os.fchmod(handle, 0o600)
+        if stat.S_ISREG(os.fstat(handle).st_mode):
+            os.fchmod(handle, 0o600)
         if file.tell() > 0:
             file.write("\n")
         file.write(f"{_SECRET_NAME}={secret}\n")

@@ -2,7 +2,7 @@
 
 A folder has, besides its logic, at most these files:
 
-- `__init__.py`: `NEEDS_MODEL = True` if it is used only with a language model
+- `__init__.py`: `TURNED_ON_BY`, the sections that turn it on, or without sections `is_used`
 - `settings.py`: its sections of `agent.toml`, as `SECTIONS`, `check` for what they
   demand, `is_used`, and `described_sources`, which yields names of
   `Settings.described_sources`; each of them only where it is needed

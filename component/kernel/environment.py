@@ -13,7 +13,7 @@ from component import system
 from component.config import Settings
 from component.kernel.memory import Memories, open_memories
 from component.kernel.monitoring import Monitoring, open_monitoring
-from component.kernel.options import agent_at, make_policy, make_registry
+from component.kernel.options import addresses, make_policy, make_registry
 from component.kernel.profiles import Profiles, contact_profiles
 from component.memory.knowledge import Knowledge
 from component.models.protocol import MakeModel
@@ -168,7 +168,7 @@ async def open_environment(
     async with Storage.open(
         schema, where.path, postgres=where.postgres.get_secret_value(), upgrade=True
     ) as storage:
-        stopped = StoppedContacts(storage, agent_at(settings))
+        stopped = StoppedContacts(storage, addresses(settings).agent_address)
         await stopped.load()
         async with (
             open_monitoring(settings, storage) as monitoring,

@@ -9,6 +9,7 @@ import structlog
 
 from component.link.router.faults import RouterErrors
 from component.store import StorageError
+from xep import pubsub_errors
 from xep.fluux_agent import NAMESPACE, errors
 from xep.stanza_error import StanzaError
 
@@ -23,7 +24,7 @@ class AgentErrors(RouterErrors):
     A skipped request may have been one of the protocol, so its error has the condition too.
     """
 
-    known = errors.CONDITIONS
+    known = (*errors.CONDITIONS, *pubsub_errors.CONDITIONS)
 
     def __init__(self, retry_after_s: int = 5) -> None:
         self._retry_after_s = retry_after_s

@@ -168,12 +168,6 @@ def addresses(settings: Settings) -> Addresses:
     return ComponentAddresses(address, frozenset(agent_titles(settings)), DEFAULT_AGENT)
 
 
-def agent_at(settings: Settings) -> Callable[[JID], JID]:
-    """Return a function that gives the bare address of the agent at an address."""
-    ours = addresses(settings)
-    return lambda address: ours.address_of(ours.agent_at(address))
-
-
 def names_by_localpart(settings: Settings) -> Mapping[str, str]:
     """Return the names of the hosted agents that people see, by the localparts of their
     addresses.

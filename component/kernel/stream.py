@@ -194,14 +194,11 @@ class StreamSubsystem(Receiver):
         expected: type[P],
         *,
         from_: JID | None = None,
-        known_errors: tuple[type[Payload], ...] | None = None,
     ) -> P | None:
         """Call `Router.call_optional`. Subsystems use this because they are made before the
         router.
         """
-        return await self.router.call_optional(
-            type_, to, payload, expected, from_=from_, known_errors=known_errors
-        )
+        return await self.router.call_optional(type_, to, payload, expected, from_=from_)
 
     def features_changed(self) -> None:
         """Announce the features again, because those that are not of handlers have changed."""

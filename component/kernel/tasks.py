@@ -30,8 +30,7 @@ from component.store.shared import PAUSED, Switches
 from component.task_messages.events import TaskNews
 from component.task_messages.questions import Questions
 from component.tasks.admin import TaskAdmin
-from component.tasks.gate import Approvers, Gate
-from component.tasks.protocol import SkillAccess, no_model
+from component.tasks.gate import Approvers, Gate, SkillAccess, no_model
 from component.tasks.request import Request
 from component.tasks.service import Clocks, TaskService
 from component.tools.joint_confirmation import SEVERAL_CALLS

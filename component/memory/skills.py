@@ -182,7 +182,7 @@ def memory_skills(
         return _listed(found, _SHOWN)
 
     @own_skill(
-        title="Forget",
+        title="Forget a memory",
         question="May I forget {key}[ of {scope}] for good?",
         destructive=True,
         capabilities=("memory:write",),

@@ -1,5 +1,6 @@
 """What a committed request changed, and the notification of it (XEP-0060 §7.1.2, §7.2.2, §8)."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Literal
 
@@ -22,8 +23,7 @@ class NodeChange(msgspec.Struct, frozen=True, kw_only=True):
         ids: the ids of items that were retracted.
         config: how the node is configured now, or was when it was deleted.
         subscribers: the addresses that were subscribed to a deleted node.
-        number: the number of the change, counted at the node; 0 at a computed node.
-        principal: the only principal that is notified, where each has its own view of the node.
+        number: the number of the change, counted at the node.
     """
 
     service: str
@@ -36,12 +36,17 @@ class NodeChange(msgspec.Struct, frozen=True, kw_only=True):
     notifies: bool = True
     subscribers: tuple[str, ...] = ()
     number: int = 0
-    principal: str | None = None
+
+    @property
+    def queue(self) -> tuple[str, str]:
+        """What is sent in order: the changes of a node."""
+        return self.service, self.node
 
     def event(self) -> Event:
         """Return the notification of the change."""
         if self.kind == "published":
-            return items_event(self.node, self.items, payloads=self.config.deliver_payloads)
+            items = {each.id: each.payload for each in self.items}
+            return items_event(self.node, items, payloads=self.config.deliver_payloads)
         if self.kind == "retracted":
             return retractions_event(self.node, self.ids)
         if self.kind == "purged":
@@ -50,6 +55,24 @@ class NodeChange(msgspec.Struct, frozen=True, kw_only=True):
             return Event(delete=pubsub_event.Delete(node=self.node))
         form = config_form(self.config, of_type="result") if self.config.deliver_payloads else None
         return Event(configuration=pubsub_event.Configuration(node=self.node, form=form))
+
+
+class ViewChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of what a principal sees at a computed node, and its notification. `services` are
+    the addresses that have this node: those of one agent.
+    """
+
+    services: tuple[str, ...]
+    node: str
+    principal: str
+    event: Event
+    size: int
+    type: Literal["headline", "normal"]
+
+    @property
+    def queue(self) -> tuple[str, str]:
+        """What is sent in order: the changes that a principal sees."""
+        return self.principal, self.node
 
 
 class Direct(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,21 +88,19 @@ class Direct(msgspec.Struct, frozen=True, kw_only=True):
     payloads: tuple[Payload, ...]
     type: Literal["headline", "normal"] = "headline"
 
+    @property
+    def queue(self) -> tuple[str, str]:
+        """What is sent in order: see `NodeChange` and `ViewChange`."""
+        return self.principal or self.service, self.node
 
-def items_event(node: str, items: tuple[StoredItem, ...], *, payloads: bool) -> Event:
-    """Return the notification of items, with or without their payloads."""
-    return Event(
-        items=pubsub_event.Items(
-            node=node,
-            items=tuple(
-                pubsub_event.Item(
-                    id=each.id,
-                    payloads=(RawXML(each.payload),) if payloads and each.payload else (),
-                )
-                for each in items
-            ),
-        )
+
+def items_event(node: str, items: Mapping[str, str], *, payloads: bool) -> Event:
+    """Return the notification of items, by their ids, with or without their payloads."""
+    shown = tuple(
+        pubsub_event.Item(id=id_, payloads=(RawXML(payload),) if payloads and payload else ())
+        for id_, payload in items.items()
     )
+    return Event(items=pubsub_event.Items(node=node, items=shown))
 
 
 def retractions_event(node: str, ids: tuple[str, ...]) -> Event:
@@ -91,4 +112,4 @@ def retractions_event(node: str, ids: tuple[str, ...]) -> Event:
 def last_item(node: str, item: StoredItem, *, payloads: bool) -> tuple[Payload, ...]:
     """Return the last item of a node, with the time at which it was published (§6.1.7, §12.18)."""
     stamp: datetime = item.published.replace(microsecond=0)
-    return items_event(node, (item,), payloads=payloads), Delay(stamp=stamp)
+    return items_event(node, {item.id: item.payload}, payloads=payloads), Delay(stamp=stamp)

@@ -21,12 +21,6 @@ from xep.pubsub import (
     Subscription,
     Unsubscribe,
 )
-from xep.pubsub_errors import (
-    ClosedNode,
-    ConfigurationRequired,
-    PresenceSubscriptionRequired,
-    Unsupported,
-)
 from xep.result_sets import ResultSet
 from xep.stanza_error import StanzaError
 
@@ -37,7 +31,6 @@ PAGE: Final = 50
 _SMALLER: Final = (20, 5, 1)
 """The newest items that are requested instead of an answer that was too large."""
 _MOST_PAGES: Final = 400
-KNOWN_ERRORS: Final = (ClosedNode, ConfigurationRequired, PresenceSubscriptionRequired, Unsupported)
 
 
 class IQCall(Protocol):
@@ -51,7 +44,6 @@ class IQCall(Protocol):
         expected: type[P],
         *,
         from_: JID | None = None,
-        known_errors: tuple[type[Payload], ...] | None = None,
     ) -> P | None:
         """Send an IQ and return the payload of its result, if it has one. Raises StanzaError."""
 
@@ -168,7 +160,5 @@ class PubSubClient:
     async def _send(
         self, type_: Literal["get", "set"], service: JID, request: Pubsub, from_: JID
     ) -> Pubsub:
-        answer = await self._call(
-            type_, service, request, Pubsub, from_=from_, known_errors=KNOWN_ERRORS
-        )
+        answer = await self._call(type_, service, request, Pubsub, from_=from_)
         return Pubsub() if answer is None else answer

@@ -27,9 +27,9 @@ from component.link.messages.inbound import ReplyAddress
 from component.link.messages.messenger import Messenger, TooBigError
 from component.link.messages.outbound import OutboundMessage, conversation_with
 from component.pubsub.access import may_read
-from component.pubsub.changes import Direct, NodeChange
+from component.pubsub.changes import Direct, NodeChange, ViewChange
 from component.pubsub.items import new_id
-from component.pubsub.rows import PAGE, NodeRows
+from component.pubsub.rows import PAGE, NodeRows, subscriptions_to_view
 from component.store.database import Database
 from component.store.errors import StorageError
 from component.store.outages import log_failure
@@ -277,30 +277,34 @@ ENVELOPE_BYTES: Final = 300
 
 
 class _Sending:
-    """A change or a message on its way: whom it is sent to, a slice at a time. `after` is the
-    subscriber after which to go on reading; None if all were read. `online` are the interested
-    clients that are still to be read, each with its bare address.
+    """A change or a message on its way: from which of our addresses to whom it is sent, a slice at
+    a time. `after` is the subscriber after which to go on reading; None if all were read. `online`
+    are the interested clients that are still to be read, each with its bare address.
     """
 
-    def __init__(self, entry: NodeChange | Direct, moment: float) -> None:
+    def __init__(self, entry: NodeChange | ViewChange | Direct, moment: float) -> None:
         self.entry = entry
         self.moment = moment
         self.payloads: tuple[Payload, ...] = ()
         self.size = ENVELOPE_BYTES
-        self.to: deque[str] = deque()
+        self.to: deque[tuple[str, str]] = deque()
         self.after: str | None = None
         self.online: list[tuple[str, str]] | None = []
         if isinstance(entry, Direct):
             self.payloads, self.type = entry.payloads, entry.type
             self.size += sum(len(encode(each, NAMESPACE)) for each in self.payloads)
-            self.to.append(entry.to)
+            self.to.append((entry.service, entry.to))
+        elif isinstance(entry, ViewChange):
+            self.payloads, self.type = (entry.event,), entry.type
+            self.size += entry.size
+            self.after = ""
         else:
             self.type = entry.config.notification_type
             if entry.notifies:
                 self.payloads = (entry.event(),)
                 self.size += sum(len(each.payload) for each in entry.items)
                 if entry.kind == "deleted":
-                    self.to.extend(entry.subscribers)
+                    self.to.extend((entry.service, each) for each in entry.subscribers)
                 else:
                     self.after = ""
                 self.online = None
@@ -336,10 +340,10 @@ class NodeNotifier:
         self._turns: Turns[_Sending] = Turns("subscribers")
         self._unsettled = 0  # bytes that were sent since the last pause
 
-    def put(self, entry: NodeChange | Direct) -> None:
+    def put(self, entry: NodeChange | ViewChange | Direct) -> None:
         """Queue an entry. Never waits."""
         sending = _Sending(entry, anyio.current_time())
-        self._turns.put((entry.service, entry.node, entry.principal), sending, sending.size)
+        self._turns.put(entry.queue, sending, sending.size)
 
     def interested_in(self, service: str, node: str) -> int:
         """Return how many online clients want notifications of a node without a subscription."""
@@ -349,11 +353,11 @@ class NodeNotifier:
         """Send queued entries, until cancelled."""
         while True:
             turn = await self._turns.next()
-            await self._messages.ready()
             sending, sent = turn.entry, 0
             try:
                 await self._read(sending)
-                sent = await self._send(sending)
+                if sending.to:
+                    sent = await self._send(sending)
             except StorageError as error:
                 log_failure(_log, "subscribers were not notified", error)
                 sending.to.clear()
@@ -364,35 +368,48 @@ class NodeNotifier:
         change = sending.entry
         if sending.to or sending.is_over or isinstance(change, Direct):
             return
+        if isinstance(change, ViewChange):
+            sending.to.extend(await self._viewers(change, sending.moment))
+            sending.after = None
+            return
         if sending.after is not None:
             page = await self._storage.read(partial(_page_of, change=change, after=sending.after))
-            sending.to.extend(jid for jid, is_told in page if is_told)
+            sending.to.extend((change.service, jid) for jid, is_told in page if is_told)
             sending.after = page[-1][0] if len(page) == PAGE else None
             if sending.to or sending.after is not None:
                 return
         if sending.online is None:
             # Who came online later has been sent the last item, which may be this one.
-            sending.online = [
-                (full, bare)
-                for full, bare in self.interests.resources(
-                    change.service, change.node, sending.moment
-                )
-                if change.principal in (None, bare)
-            ]
+            online = self.interests.resources(change.service, change.node, sending.moment)
+            sending.online = list(online)
         part, sending.online = sending.online[:PAGE], sending.online[PAGE:]
         if part:
             bares = [bare for _, bare in part]
             allowed = await self._storage.read(partial(_allowed, change=change, principals=bares))
-            sending.to.extend(full for full, bare in part if bare in allowed)
+            sending.to.extend((change.service, full) for full, bare in part if bare in allowed)
+
+    async def _viewers(self, change: ViewChange, moment: float) -> list[tuple[str, str]]:
+        """Return the subscriptions of the principal, and its interested clients without one."""
+        op = partial(
+            subscriptions_to_view,
+            services=change.services,
+            node=change.node,
+            principal=change.principal,
+        )
+        made = await self._storage.read(op)
+        told = [(at, each.jid) for at, each in made if each.state == "subscribed" and each.deliver]
+        for service in change.services:
+            if all(service != at for at, _ in made):
+                online = self.interests.resources(service, change.node, moment)
+                told += [(service, full) for full, bare in online if bare == change.principal]
+        return told
 
     async def _send(self, sending: _Sending) -> int:
-        if not sending.to:
-            return 0
-        from_ = JID.parse(sending.entry.service)
+        await self._messages.ready()
         delivery: Delivery | None = None
         sent = 0
         while sending.to and sent < SLICE_BYTES:
-            to = JID.parse(sending.to.popleft())
+            from_, to = map(JID.parse, sending.to.popleft())
             if not self.may_write(from_, to.bare):
                 continue
             message = OutboundMessage(
@@ -429,7 +446,7 @@ def _page_of(database: Database, change: NodeChange, after: str) -> list[tuple[s
     for each in page:
         principal = str(JID.parse(each.jid).bare)
         is_new = change.number and each.since >= change.number
-        is_told = each.deliver and not is_new and change.principal in (None, principal)
+        is_told = each.deliver and not is_new
         if is_told and checked and node is not None:
             is_told = may_read(database, node, principal)
         told.append((each.jid, is_told))
@@ -447,6 +464,6 @@ def _allowed(database: Database, change: NodeChange, principals: Sequence[str]) 
         if node is not None:
             if may_read(database, node, each):
                 found.add(each)
-        elif change.principal is not None or change.config.access_model != "whitelist":
+        elif change.config.access_model != "whitelist":
             found.add(each)
     return found

@@ -185,6 +185,21 @@ def subscriptions_of(
     return _subscriptions(database, where, values, "ORDER BY node, jid")
 
 
+def subscriptions_to_view(
+    database: Database, services: Sequence[str], node: str, principal: str
+) -> list[tuple[str, NodeSubscription]]:
+    """The subscriptions of a principal to a node that several services have, each with its
+    service.
+    """
+    where = f"principal = ? AND node = ? AND service IN ({', '.join('?' * len(services))})"
+    query = (
+        f"SELECT service, {_SUBSCRIPTION} FROM pubsub_subscriptions WHERE {where}"  # noqa: S608 - constants
+        " AND (expires IS NULL OR expires > ?) ORDER BY service, jid"
+    )
+    found = database.execute(query, (principal, node, *services, database.now)).fetchall()
+    return [(service, _subscription(*row)) for service, *row in found]
+
+
 def affiliations_of(
     database: Database, service: str, principal: str
 ) -> list[tuple[str, AffiliationName]]:
@@ -223,10 +238,13 @@ def _subscriptions(
         f" AND (expires IS NULL OR expires > ?) {rest}",
         (*values, database.now),
     )
-    return [
-        NodeSubscription(name, jid, subid, state, bool(deliver), *rest)
-        for name, jid, subid, state, deliver, *rest in found.fetchall()
-    ]
+    return [_subscription(*row) for row in found.fetchall()]
+
+
+def _subscription(  # the columns of _SUBSCRIPTION
+    node: str, jid: str, subid: str, state: State, deliver: int, *rest: int
+) -> NodeSubscription:
+    return NodeSubscription(node, jid, subid, state, bool(deliver), *rest)
 
 
 _HERE = "service = ? AND node = ?"

@@ -9,7 +9,7 @@ release or other settings is detected at the next start.
 """
 
 import hashlib
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -20,7 +20,14 @@ from anyio.abc import TaskStatus
 
 from component.pubsub import faults, items, nodes, rows
 from component.pubsub.access import NodeAccess, Requester, is_hidden, may_read
-from component.pubsub.changes import Direct, NodeChange, items_event, last_item, retractions_event
+from component.pubsub.changes import (
+    Direct,
+    NodeChange,
+    ViewChange,
+    items_event,
+    last_item,
+    retractions_event,
+)
 from component.pubsub.config import NodeConfig
 from component.pubsub.items import NewItem
 from component.pubsub.notifier import NodeNotifier, Turns
@@ -96,7 +103,7 @@ def digests(items: Sequence[StoredItem]) -> str:
 def _events(node: str, items: Sequence[StoredItem], seen: Mapping[str, str]) -> Sequence[Event]:
     current = _decode(digests(items))
     events = [
-        items_event(node, (each,), payloads=True)
+        items_event(node, {each.id: each.payload}, payloads=True)
         for each in items
         if seen.get(each.id) != current[each.id]
     ]
@@ -416,30 +423,28 @@ class PubSubService:
             after = page[-1][0]
 
     def recomputed(
-        self,
-        address: JID,
-        node: str,
-        principal: JID,
-        items: Sequence[StoredItem] = (),
-        gone: Sequence[str] = (),
+        self, addresses: Iterable[JID], node: str, principal: JID, item: str, payload: str | None
     ) -> None:
-        """Notify a principal of new, changed and removed items of its view of a computed node."""
-        service = str(address.bare)
-        change = NodeChange(
-            service=service,
-            node=node,
-            kind="published",
-            items=tuple(items),
-            config=self._computed[node].config,
-            publisher=service,
-            principal=str(principal.bare),
-        )
-        if items:
-            self.notifier.put(change)
-        if gone:
-            self.notifier.put(
-                msgspec.structs.replace(change, kind="retracted", items=(), ids=tuple(gone))
+        """Notify a principal that its view of a computed node has a new or changed item, with this
+        id and payload as XML, or with None that it is gone. `addresses` are the bare addresses of
+        ours that have this node.
+        """
+        config = self._computed[node].config
+        if payload is None:
+            event, size = retractions_event(node, (item,)), 0
+        else:
+            event = items_event(node, {item: payload}, payloads=config.deliver_payloads)
+            size = len(payload)
+        self.notifier.put(
+            ViewChange(
+                services=tuple(map(str, addresses)),
+                node=node,
+                principal=str(principal),
+                event=event,
+                size=size,
+                type=config.notification_type,
             )
+        )
 
     async def _came_online(
         self, service: str, full: str, bare: str, interests: frozenset[str]

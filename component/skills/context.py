@@ -68,8 +68,7 @@ class Context:
     task or turn whose budget pays, `delegation` what an agent that asks for somebody else has said;
     they are empty outside the service. `taints` are the sources of the texts that the agent's model
     has read, if a model calls the skill, `limits` what that agent may use, and `trace` links the
-    audit events of its turn. `key` is an idempotency key of this call: the same whenever the call
-    is run again after an interruption.
+    audit events of its turn.
 
     `http`, `memory`, `xmpp`, `llm` and `has_credential` need a capability that the manifest of the
     skill (or `@skill(capabilities=…)` of a module) declares. CapabilityMissing names the one that
@@ -88,7 +87,6 @@ class Context:
     paid_by: str = ""
     delegation: Delegation | None = None
     host: dataclasses.InitVar[Host | None] = None
-    key: str = dataclasses.field(init=False)
     _host: Host = dataclasses.field(init=False)
     _functions: HostFunctions | None = dataclasses.field(init=False, default=None)
     _model_use: ModelUse | Literal["any"] | None = dataclasses.field(init=False, default="any")
@@ -98,7 +96,11 @@ class Context:
     def __post_init__(self, host: Host | None) -> None:
         """Use the host, which performs what the skill asks for; by default a `PlainHost`."""
         self._host = host or PlainHost()
-        self.key = self._host.key
+
+    @property
+    def key(self) -> str:
+        """The idempotency key of this call: the same if it is run again after an interruption."""
+        return self._host.key
 
     def limited(self, capabilities: Capabilities) -> Context:
         """Return the context of the same call with the use of models that is approved. For what

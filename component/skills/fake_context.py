@@ -216,7 +216,7 @@ class _Host(PartialHost):
         if (
             isinstance(operation, RunStep | AskPrincipal | Sleep | StartTask | WaitForTasks)
             and skill is not None
-            and not (skill.durable or skill.annotations.repeatable)
+            and skill.atomic
         ):
             raise UsageError(
                 f"The skill {skill.name} uses context.{METHODS[type(operation)]}: declare it"

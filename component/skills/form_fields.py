@@ -23,6 +23,7 @@ from component.skills.params import (
     read_integer,
     read_number,
 )
+from component.skills.spec import title_of
 from component.skills.validation import pointed_to
 from xep.binding.escaping import without_forbidden
 from xep.binding.json_bounds import MOST_VALUES, checked_json
@@ -36,6 +37,10 @@ can express.
 ABSENT: Final = msgspec.UNSET
 """The value of a property that was not given."""
 
+NOTHING_CHOSEN: Final = "(none)"
+"""The option that chooses nothing."""
+EMPTY: Final = "(empty)"
+"""The label of a choice that is an empty text."""
 NEWLINE: Final = re.compile("\r\n|\r|\n")
 _SPACE = " \t\r\n"
 _MOST_CHOICES = 20
@@ -71,6 +76,19 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
     description: str | None = None
     default: Any = ABSENT
 
+    @property
+    def label(self) -> str:
+        """The title, or the name as words."""
+        return self.title or title_of(self.name)
+
+    @property
+    def offers_nothing(self) -> bool:
+        """Whether a person can choose none of the choices. Browsers choose the first one by
+        themselves where a form has no empty one.
+        """
+        left_out = self.nullable or not (self.required or self.shown_default())
+        return self.kind == "choice" and left_out and not self._has_empty()
+
     def texts(self, value: Any) -> tuple[str, ...] | None:
         """Return the texts of a value in this field; None if the field cannot express it."""
         if value is None:
@@ -98,13 +116,15 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
         Raises ValueError with the reason, an unfinished sentence.
         """
         whole = "\n".join(texts)
+        if self.offers_nothing and whole == NOTHING_CHOSEN:
+            return self._empty()
         empty = not any(texts) if self.kind == "text" else not whole.strip(_SPACE)
         if empty and not (texts and self.kind == "choice" and self._has_empty()):
             return self._empty()
         if self.kind == "json":
             return _json(whole)
         if self.kind == "text":
-            return whole
+            return _in_full(whole, self.datatype)
         if self.kind == "lines":
             if 1 + whole.count("\n") + whole.count("\r") > MOST_VALUES:
                 raise ValueError(f"expected at most {MOST_VALUES} lines")
@@ -254,6 +274,18 @@ _DATATYPES: Final[Mapping[str, str]] = {
 }
 
 
+def _in_full(text: str, datatype: str | None) -> str:
+    """Return a date or a time in full. Browsers leave out the seconds, and Converse asks for a time
+    where a date is wanted.
+    """
+    found = re.fullmatch(r"(\d{4}-\d\d-\d\d)T\d\d:\d\d(:\d\d)?", text)
+    if found is not None and datatype == "xs:date":
+        return found[1]
+    if found is not None and datatype == "xs:dateTime" and not found[2]:
+        return f"{text}:00"
+    return text
+
+
 def properties_of(schema: Schema) -> tuple[Property, ...]:
     """Return the properties of an object's schema, in its order.
 
@@ -378,7 +410,7 @@ def _choices(members: list[Schema]) -> tuple[Choice, ...]:
             if not isinstance(value, str | int | float):
                 return ()
             text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-            choice = Choice(text, value, label)
+            choice = Choice(text, value, label or (None if text else EMPTY))
             if identity(found.setdefault(text, choice).value) != identity(value):
                 return ()
     return tuple(found.values())

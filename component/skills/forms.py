@@ -14,7 +14,15 @@ from typing import Any
 import msgspec
 
 from component.skills.errors import DeclarationError, printable
-from component.skills.form_fields import ABSENT, NEWLINE, Property, Schema, properties_of
+from component.skills.form_fields import (
+    ABSENT,
+    EMPTY,
+    NEWLINE,
+    NOTHING_CHOSEN,
+    Property,
+    Schema,
+    properties_of,
+)
 from component.skills.validation import SchemaValidator, path_text
 from xep.binding.escaping import without_forbidden
 from xep.data_forms import FORM_TYPE, Field, FieldType, Form, Option, form_type_field
@@ -61,7 +69,7 @@ def schema_form(
     fields = [] if form_type is None else [form_type_field(form_type)]
     fields += [_field(each, given, errors.get(each.name)) for each in properties]
     lines = [line for line in NEWLINE.split(instructions) if line]
-    as_json = [each.title or each.name for each in properties if each.kind == "json"]
+    as_json = [each.label for each in properties if each.kind == "json"]
     if as_json:
         lines.append(f"To be written as JSON: {', '.join(as_json)}.")
     return Form(
@@ -113,11 +121,10 @@ def form_values(
             continue
         if value is not ABSENT:
             values[each.name] = value
-    names = {each.name for each in properties_of(declared)} | {FORM_TYPE}
-    reasons = {name: reason for name, reason in reasons.items() if name in names}
     reasons |= _misfits(declared, values)
-    if reasons:
-        raise InvalidForm(reasons)
+    ordered = (FORM_TYPE, *(each.name for each in properties_of(declared)))
+    if found := {name: reasons[name] for name in ordered if name in reasons}:
+        raise InvalidForm(found)
     return msgspec.Raw(msgspec.json.encode(values))
 
 
@@ -168,6 +175,7 @@ def _field(declared: Property, given: Form | None, reason: str | None) -> Field:
     else:
         field = given.field(declared.name)
         texts = () if field is None else tuple(map(without_forbidden, field.values))
+    texts = _chosen(declared, texts)
     desc = declared.description
     if reason is not None:
         sentence = f"{reason[:1].upper()}{reason[1:].rstrip('.')}."
@@ -175,18 +183,34 @@ def _field(declared: Property, given: Form | None, reason: str | None) -> Field:
     return Field(
         var=without_forbidden(declared.name),
         type=_type(declared, texts),
-        label=without_forbidden(declared.title or declared.name),
+        label=without_forbidden(declared.label),
         desc=None if desc is None else without_forbidden(desc),
         required=declared.required,
         values=texts,
-        options=tuple(
-            [
-                Option(label=each.label and without_forbidden(each.label), value=each.text)
-                for each in declared.choices
-            ]
-        ),
+        options=_options(declared),
         validate=_validation(declared),
     )
+
+
+def _chosen(declared: Property, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the values of a field as its options have them."""
+    if declared.offers_nothing and not any(texts):
+        return (NOTHING_CHOSEN,)
+    has_empty = any(not choice.text for choice in declared.choices)
+    return tuple(text or EMPTY for text in texts) if has_empty else texts
+
+
+def _options(declared: Property) -> tuple[Option, ...]:
+    """Return the choices. Each has a label and a value: Converse shows nothing for an option
+    without a label, and profanity crashes if the value is empty.
+    """
+    options = [
+        Option(label=without_forbidden(each.label or each.text), value=each.text or EMPTY)
+        for each in declared.choices
+    ]
+    if declared.offers_nothing:
+        options.insert(0, Option(label=NOTHING_CHOSEN, value=NOTHING_CHOSEN))
+    return tuple(options)
 
 
 def _type(declared: Property, texts: tuple[str, ...]) -> FieldType:

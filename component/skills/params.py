@@ -209,6 +209,19 @@ _SPOKEN = {
     "null": "null",
     "bytes": "base64 text",
 }
+_WRITTEN = {
+    "Invalid RFC3339 encoded datetime": "expected a date and time such as 2026-12-24T19:30:00",
+    "Expected `datetime` with a timezone component": (
+        "expected a date and time with its zone, such as 2026-12-24T19:30:00+01:00"
+    ),
+    "Expected `datetime` with no timezone component": (
+        "expected a date and time without a zone, such as 2026-12-24T19:30:00"
+    ),
+    "Invalid RFC3339 encoded date": "expected a date such as 2026-12-24",
+    "Invalid RFC3339 encoded time": "expected a time such as 19:30:00",
+    "Invalid ISO8601 duration": "expected a duration such as PT90M",
+}
+"""How dates and times are written, by the messages of msgspec."""
 _TYPES = re.compile(r"`([a-z]+(?: \| [a-z]+)*)`")
 _MEMBER = re.compile(r"Object (missing required|contains unknown) field `(.*)`", re.DOTALL)
 _GOT = re.compile(r", got `[^`]*`")
@@ -340,7 +353,7 @@ def _explained(message: str, readers: Mapping[str, Reader]) -> InvalidParam:
         return InvalidParam(name or member[2], reason, path)
     if said.startswith("Invalid enum value") and path == name and name in readers:
         return InvalidParam(name, f"expected {readers[name].expected}")
-    reason = _TYPES.sub(_speak, _GOT.sub("", said))
+    reason = _WRITTEN.get(said) or _TYPES.sub(_speak, _GOT.sub("", said))
     return InvalidParam(name or None, reason[:1].lower() + reason[1:], path or None)
 
 

@@ -34,8 +34,9 @@ class Skill(SkillSpec):
 
     `inputs` converts parameters to validated arguments, with which `invoke` is called, and with the
     call's context if `wants_context`. `kind` is how that runs: `inline` at once on the event loop,
-    `thread` in a worker thread, `async` as a coroutine function. A skill `at_once` runs inline and
-    may run twice, so it needs neither a task nor a record. `granted` returns the capabilities that
+    `thread` in a worker thread, `async` as a coroutine function. A `repeatable` skill may run
+    twice; another one without recorded steps is `atomic`. If a repeatable one runs inline, it is
+    served `at_once`: it needs neither a task nor a record. `granted` returns the capabilities that
     are approved now; without it the skill is trusted, and has all that it declares. `described_by`
     is the least trusted possible author of its name, texts and schemas, or None if that is the
     operator; `claims` is what else that author says of it, in types of JSON. The version of one
@@ -55,6 +56,8 @@ class Skill(SkillSpec):
     versioned_by_content: bool = dataclasses.field(default=False, repr=False)
     complete: Complete | None = dataclasses.field(default=None, repr=False)
     own: Own | None = dataclasses.field(default=None, repr=False)
+    repeatable: bool = dataclasses.field(init=False, repr=False)
+    atomic: bool = dataclasses.field(init=False, repr=False)
     at_once: bool = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -64,8 +67,10 @@ class Skill(SkillSpec):
         SkillSpec.__post_init__(self)
         if self.versioned_by_content:
             object.__setattr__(self, "version", f"{self.version}+sha256.{self.digest.hex()[:12]}")
+        object.__setattr__(self, "repeatable", self.annotations.repeatable)
+        object.__setattr__(self, "atomic", not (self.repeatable or self.durable))
         plain = self.queue is None and self.attempts == 1
-        at_once = self.kind == "inline" and self.annotations.repeatable and plain
+        at_once = self.kind == "inline" and self.repeatable and plain
         object.__setattr__(self, "at_once", at_once)
 
     def result(self, value: Any, duration: float) -> SkillResult:

@@ -144,7 +144,7 @@ class SkillSpec:
     def __post_init__(self) -> None:
         """Check the description."""
         if not self.title:
-            object.__setattr__(self, "title", _title_of(self.name))
+            object.__setattr__(self, "title", title_of(self.name))
         _check(self)
 
     if not TYPE_CHECKING:  # with it, types would allow any attribute
@@ -164,7 +164,8 @@ class SkillSpec:
             return value
 
 
-def _title_of(name: str) -> str:
+def title_of(name: str) -> str:
+    """Return a name as words for people: `Postal code` for `postal_code`."""
     words = re.sub(r"[._-]+", " ", name).strip()
     return words[:1].upper() + words[1:]
 

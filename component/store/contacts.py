@@ -158,22 +158,22 @@ class StoppedContacts:
     instance has changed them.
 
     Args:
-        agent: maps an address of the component to its agent, if several addresses belong to one.
+        agent: maps an address of the component to the bare address that stands for its agent.
     """
 
     def __init__(
-        self, storage: Storage, agent: Callable[[JID], JID] = lambda address: address
+        self, storage: Storage, agent: Callable[[JID], JID] = lambda address: address.bare
     ) -> None:
         self._storage = storage
         self._agent = agent
-        self._stopped: set[tuple[str, str]] | None = None
+        self._stopped: set[tuple[JID, JID]] | None = None
         self._one_at_a_time = anyio.Lock()
 
     async def load(self) -> None:
         """Load the stopped contacts. Raises StorageError."""
         async with self._one_at_a_time:  # concurrent changes must not be lost
             found = await self._storage.select("SELECT owner, contact FROM stopped")
-            self._stopped = {(owner, contact) for owner, contact in found}
+            self._stopped = {(JID.parse(owner), JID.parse(contact)) for owner, contact in found}
 
     async def reload(self, subjects: Collection[str] | None = None) -> None:
         """Reload these subjects, or all with None. Raises StorageError.
@@ -183,12 +183,13 @@ class StoppedContacts:
         if subjects is None or self._stopped is None:
             await self.load()
             return
-        keys = [(owner, contact) for owner, _, contact in (s.partition(" ") for s in subjects)]
+        pairs = [map(JID.parse, subject.split(" ")) for subject in subjects]
+        keys = [(owner, contact) for owner, contact in pairs]
 
         def work(database: Database) -> list[bool]:
             return [
                 database.execute(
-                    "SELECT 1 FROM stopped WHERE owner = ? AND contact = ?", key
+                    "SELECT 1 FROM stopped WHERE owner = ? AND contact = ?", _key(*key)
                 ).fetchone()
                 is not None
                 for key in keys
@@ -217,19 +218,22 @@ class StoppedContacts:
             if self._stopped is not None:
                 self._stopped.add(key)  # again, in case of a concurrent load
             await self._storage.change(
-                "INSERT INTO stopped (owner, contact) VALUES (?, ?) ON CONFLICT DO NOTHING", key
+                "INSERT INTO stopped (owner, contact) VALUES (?, ?) ON CONFLICT DO NOTHING",
+                _key(*key),
             )
 
     async def start(self, agent: JID, contact: JID) -> None:
         """Allow messages from the agent to the contact again. Raises StorageError."""
         key = self._key(agent, contact)
         async with self._one_at_a_time:
-            await self._storage.change("DELETE FROM stopped WHERE owner = ? AND contact = ?", key)
+            await self._storage.change(
+                "DELETE FROM stopped WHERE owner = ? AND contact = ?", _key(*key)
+            )
             if self._stopped is not None:
                 self._stopped.discard(key)
 
-    def _key(self, agent: JID, contact: JID) -> tuple[str, str]:
-        return _key(self._agent(agent.bare), contact)
+    def _key(self, agent: JID, contact: JID) -> tuple[JID, JID]:
+        return self._agent(agent), contact.bare
 
 
 class LastAddresses:

@@ -26,6 +26,10 @@ class UnavailableError(StorageError):
     """The database runs no transactions at the moment, whatever the operation."""
 
 
+class ConnectionLostError(UnavailableError):
+    """The connection broke, or the server ended the session: the transaction may be run again."""
+
+
 class ConflictError(StorageError):
     """Transactions waited for each other's rows, and the database ended this one (a deadlock)."""
 

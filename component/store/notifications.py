@@ -178,10 +178,13 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """What one instance has taken on to send to a person; `token` is that of its claim."""
+    """What one instance has taken on to send to a person; `key` has the two addresses as text, and
+    `token` is that of its claim.
+    """
 
     agent: JID
     person: JID
+    key: tuple[str, str]
     token: str
     recipient: Recipient
     plan: Plan
@@ -260,14 +263,14 @@ class NotificationStore:
             )
             if not claimed.rowcount:
                 return None
-            recipient = _recipient(database, agent.bare, person.bare)
+            recipient = _recipient(database, key)
             plan = decide(recipient)
             for message in plan.messages:
                 for id_ in message.ids:
                     database.execute(
                         "UPDATE notifications SET message = ? WHERE id = ?", (message.id, id_)
                     )
-            batch = Batch(agent.bare, person.bare, token, recipient, plan)
+            batch = Batch(agent, person, key, token, recipient, plan)
             if plan.messages:
                 return batch
             _release(database, batch, _look_at(database, plan))
@@ -281,7 +284,7 @@ class NotificationStore:
         def op(database: Database) -> None:
             # First, because it locks the recipient: what another instance records is then read
             # below, or wakes the recipient after this transaction.
-            _count_dropped(database, _key(batch.agent, batch.person), -batch.recipient.dropped)
+            _count_dropped(database, batch.key, -batch.recipient.dropped)
             for message in batch.plan.messages:
                 what = "repeated = 1" if message.is_repeat else "sent = ?"
                 at = () if message.is_repeat else (database.steady,)
@@ -289,7 +292,7 @@ class NotificationStore:
                     f"UPDATE notifications SET {what} WHERE message = ?",  # noqa: S608 - constants
                     (*at, message.id),
                 )
-            plan = decide(_recipient(database, batch.agent, batch.person))
+            plan = decide(_recipient(database, batch.key))
             _release(database, batch, _look_at(database, plan))
             _forget_old(database)
 
@@ -350,7 +353,7 @@ class NotificationStore:
             " ORDER BY created, id",
             values,
         )
-        return [_notification(JID.parse(row[0]), JID.parse(row[1]), row[2:]) for row in found]
+        return [_notification((row[0], row[1]), row[2:]) for row in found]
 
     async def drop(self, person: JID | None, id_: str | None, agent: JID | None = None) -> int:
         """Delete one held notification, or with None all, of a person or of everybody.
@@ -479,7 +482,7 @@ def _count_dropped(database: Database, key: tuple[str, str], more: int) -> None:
 def _release(database: Database, batch: Batch, look_at: int | None) -> None:
     database.execute(
         f"UPDATE recipients SET claimed = 0, token = NULL, look_at = ? WHERE {_WHO} AND token = ?",  # noqa: S608 - constants
-        (look_at, *_key(batch.agent, batch.person), batch.token),
+        (look_at, *batch.key, batch.token),
     )
 
 
@@ -498,8 +501,7 @@ def _forget_old(database: Database) -> None:
     )
 
 
-def _recipient(database: Database, agent: JID, person: JID) -> Recipient:
-    key = _key(agent, person)
+def _recipient(database: Database, key: tuple[str, str]) -> Recipient:
     rows = database.execute(
         f"SELECT {_COLUMNS} FROM notifications WHERE {_WHO}"  # noqa: S608 - constants
         " AND (sent IS NULL OR sent > ?) ORDER BY created, id",
@@ -513,12 +515,13 @@ def _recipient(database: Database, agent: JID, person: JID) -> Recipient:
         now=database.settled,
         steady=database.steady,
         preferences=_preferences(database, key[1]),
-        notifications=tuple(_notification(agent, person, row) for row in rows),
+        notifications=tuple(_notification(key, row) for row in rows),
         dropped=dropped,
     )
 
 
-def _notification(agent: JID, person: JID, row: Sequence[Any]) -> Notification:
+def _notification(key: tuple[str, str], row: Sequence[Any]) -> Notification:
+    agent, person = map(JID.parse, key)
     values = dict(zip(_COLUMNS.split(", "), row, strict=True))
     flags = ("waits_online", "on_time", "received", "repeated")
     values |= {name: bool(values[name]) for name in flags}

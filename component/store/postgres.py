@@ -16,21 +16,20 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from component import system
 from component.store.clock import Skew, SteadyClock, TransactionTimes, skew_in
 from component.store.database import Database
-from component.store.errors import ConflictError, OutdatedError, StorageError
+from component.store.errors import ConflictError, ConnectionLostError, OutdatedError, StorageError
 from component.store.listening import ChannelListener
 from component.store.outages import Outages
 from component.store.pipeline import ServerConnection, Transaction
 from component.store.process_locks import ProcessLocks
 from component.store.schema import Schema, make_postgres
-from component.store.server import ConnectionLostError, PostgresServer
-from component.store.writes import Doubt, LateError, Queued, run_together, run_writes
+from component.store.server import PostgresServer
+from component.store.writes import ATTEMPTS, Doubt, LateError, Queued, read_once, run_together
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
 T = TypeVar("T")
 
-_ATTEMPTS: Final = 4
 """Maximum number of attempts at a transaction whose connection breaks."""
 _CONFLICTS: Final = 50
 """Maximum number of attempts at a single operation that the server ends because of a deadlock. Each
@@ -139,8 +138,8 @@ class PostgreSQL:
 
     def look(self, op: Callable[[Database], T]) -> T:
         """Run an operation that reads, without `open`. Raises StorageError."""
-        self._steady = SteadyClock(stored=self.read(skew_in))
-        return self.read(op)
+        self._steady = SteadyClock(stored=read_once(self, skew_in))
+        return read_once(self, op)
 
     def close(self) -> None:
         """Close the connections."""
@@ -150,11 +149,7 @@ class PostgreSQL:
         self._writer.close()
         self._reader.close()
 
-    def write(self, writes: Sequence[Queued[Any]]) -> None:
-        """Run the operations, in one transaction if possible. Raises StorageError."""
-        run_writes(self._commit, writes)
-
-    def _commit(self, writes: Sequence[Queued[Any]]) -> None:
+    def commit(self, writes: Sequence[Queued[Any]], /) -> None:
         """Run the operations in one transaction, again if the connection breaks.
 
         Raises StorageError; ConflictError only for several operations.
@@ -173,7 +168,7 @@ class PostgreSQL:
                     for each in todo:
                         each.doubt = self._doubt
                 lost += 1
-                if lost == _ATTEMPTS:
+                if lost == ATTEMPTS:
                     raise
             except ConflictError:
                 conflicts += 1
@@ -280,17 +275,12 @@ class PostgreSQL:
             )
         return self._steady.read(before, int(wall), self._steady.elapsed(), Skew(changes, skew))
 
-    def read(self, op: Callable[[Database], T]) -> T:
-        """Run an operation that reads. Raises StorageError."""
-        for left in reversed(range(_ATTEMPTS)):
-            try:
-                return self._read(op)
-            except ConnectionLostError:
-                if not left:
-                    raise
-        raise AssertionError("unreachable")
+    @contextmanager
+    def reading(self) -> "Iterator[Transaction]":
+        """Begin a transaction that only reads.
 
-    def _read(self, op: Callable[[Database], T]) -> T:
+        Raises StorageError; after ConnectionLostError the operation may be run again.
+        """
         connection = self._reader.connection()
         with self.server.explained():
             before = self._steady.elapsed()
@@ -304,7 +294,7 @@ class PostgreSQL:
             clock = self._steady
             times = clock.read(before, int(wall), clock.elapsed(), clock.stored)
             try:
-                return op(Transaction(self._reader, connection, times, pipelined=False))
+                yield Transaction(self._reader, connection, times, pipelined=False)
             finally:
                 with contextlib.suppress(Exception):
                     connection.execute("ROLLBACK")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from component.store.errors import (
     ConflictError,
+    ConnectionLostError,
     StorageError,
     UnavailableError,
     UnstorableError,
@@ -22,10 +23,6 @@ SELECT CASE WHEN current_setting('synchronous_commit') = 'off'
        THEN set_config('synchronous_commit', 'on', false) END
 """
 """A suspended process must not hold locks, and acknowledged writes must be on disk."""
-
-
-class ConnectionLostError(UnavailableError):
-    """The connection broke, or the server ended the session: the transaction may be run again."""
 
 
 class PostgresServer:

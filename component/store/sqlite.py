@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from component.store.clock import SteadyClock, TransactionTimes, wall_clock
-from component.store.database import Database, Dialect, Rows, Value
+from component.store.database import Dialect, Rows, Value
 from component.store.directory import is_used
 from component.store.errors import (
     OutdatedError,
@@ -20,7 +20,7 @@ from component.store.errors import (
 )
 from component.store.listening import Never
 from component.store.schema import Schema, make_sqlite, transaction
-from component.store.writes import Queued, run_together, run_writes
+from component.store.writes import Queued, run_together
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -34,7 +34,7 @@ _BUSY_SECONDS: Final = 5.0
 class SQLite:
     """The database `agent.db` of a data directory, open; made by `SQLite.open`.
 
-    Used by two threads at most: one calls `write`, the other `read`.
+    Used by two threads at most: one calls `commit`, the other `reading`.
     """
 
     def __init__(
@@ -51,6 +51,7 @@ class SQLite:
         self._reader = reader
         self._wall = wall
         self._steady = steady or SteadyClock()
+        self.commit = partial(run_together, self)
 
     @classmethod
     def open(
@@ -97,10 +98,6 @@ class SQLite:
         self._reader.close()
         self._writer.close()
 
-    def write(self, writes: Sequence[Queued[Any]]) -> None:
-        """Run the operations, in one transaction if possible. Raises StorageError."""
-        run_writes(partial(run_together, self), writes)
-
     @contextmanager
     def transaction(self, _writes: Sequence[Queued[Any]] = ()) -> "Iterator[_Transaction]":
         """Begin a transaction that may write.
@@ -121,10 +118,11 @@ class SQLite:
                 raise
             raise UnavailableError(str(error)) from error
 
-    def read(self, op: Callable[[Database], T]) -> T:
-        """Run an operation that reads. Raises StorageError."""
+    @contextmanager
+    def reading(self) -> "Iterator[_Transaction]":
+        """Begin a transaction that only reads. Raises StorageError."""
         with explained(self.path), transaction(self._reader, "DEFERRED"):
-            return op(_Transaction(self._reader, self.path, self._steady.times(self._wall)))
+            yield _Transaction(self._reader, self.path, self._steady.times(self._wall))
 
     @asynccontextmanager
     async def listen(self, channel: str) -> AsyncIterator[AsyncIterator[None]]:

@@ -1,11 +1,18 @@
-"""The data directory and its database, with an async interface."""
+"""The data directory and its database, with an async interface.
 
+**Group commit.** Waiting writes share one transaction, and so one sync of the disk. Waiting reads
+share one, too. There is no background task: the first caller while no transaction runs becomes the
+leader, runs all operations that wait by then, and notifies their callers. The first of those that
+arrive meanwhile is the next leader.
+"""
+
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import anyio
 
@@ -17,12 +24,23 @@ from component.store.errors import StorageError, explained
 from component.store.outages import Outage, Outages
 from component.store.schema import Schema
 from component.store.sqlite import SQLite
-from component.store.writes import Engine, Groups, commit_all, read_all
+from component.store.writes import (
+    FIRST_WAIT_S,
+    LONGEST_WAIT_S,
+    Engine,
+    Queued,
+    commit_all,
+    read_all,
+    read_once,
+)
 
 if TYPE_CHECKING:
     from component.store.process_locks import ProcessLocks
 
 T = TypeVar("T")
+
+TOGETHER: Final = 256
+"""Maximum number of operations in one transaction."""
 
 
 class Storage:
@@ -47,8 +65,8 @@ class Storage:
         writes nothing more; None if that is not certain, or on SQLite."""
         self._engine = engine
         self._outages = outages = outages or Outages()
-        self._writes = Groups(partial(commit_all, engine), "writes", outages)
-        self._reads = Groups(partial(read_all, engine), "reads", outages)
+        self._writes = _Groups(partial(commit_all, engine), "writes", outages)
+        self._reads = _Groups(partial(read_all, engine), "reads", outages)
 
     @classmethod
     @asynccontextmanager
@@ -103,9 +121,13 @@ class Storage:
         """The present outage of the database, as far as it is known from what was tried."""
         return self._outages.present
 
-    async def find_outage(self) -> Outage | None:
-        """Try to write, and return the outage of the database if it cannot be used."""
-        with suppress(StorageError):
+    async def find_outage(self, *, within_s: float = 5.0) -> Outage | None:
+        """Try to write, and return the outage of the database if it cannot be used.
+
+        In an outage of a server, earlier writes may wait long for it, and this one after them: then
+        what is known after `within_s` seconds is returned.
+        """
+        with suppress(StorageError), anyio.move_on_after(within_s):
             await self.change("UPDATE clock SET skew = skew")
         return self._outages.present
 
@@ -177,6 +199,108 @@ class Storage:
         return self._engine.locks(name)
 
 
+class _Groups:
+    """Runs operations that wait at the same time together, one group after another, in a thread.
+
+    Args:
+        run: runs the operations of a group, and sets the outcome of each.
+        what: reads or writes.
+        outages: learns how each operation has ended.
+    """
+
+    def __init__(
+        self, run: Callable[[Sequence[Queued[Any]]], None], what: str, outages: Outages
+    ) -> None:
+        self._run = run
+        self._what = what
+        self._outages = outages
+        self._waiting: deque[Queued[Any]] = deque()
+        self._led = False
+        self._crowded = False
+        self._thread = anyio.CapacityLimiter(1)
+
+    async def idle(self) -> None:
+        """Wait until the running group, if any, has ended."""
+        async with self._thread:
+            pass
+
+    async def run(
+        self,
+        op: Callable[[Database], T],
+        tasks: Collection[str] = (),
+        *,
+        keep_trying: bool = False,
+    ) -> T:
+        """Run an operation, and return its value; see `Storage.write`."""
+        queued = Queued(op, tasks)
+        wait = FIRST_WAIT_S
+        while True:
+            await self._once(queued)
+            failure = queued.error if queued.refused is None else queued.refused
+            if isinstance(failure, StorageError):
+                self._outages.failed(self._what, failure)
+            elif self._outages.present is not None:
+                self._outages.succeeded(self._what)
+            if queued.refused is None:
+                if queued.error is not None:
+                    raise queued.error
+                return cast("T", queued.value)
+            if not keep_trying:
+                raise queued.refused
+            await anyio.sleep(wait)
+            wait = min(2 * wait, LONGEST_WAIT_S)
+
+    async def _once(self, queued: Queued[Any]) -> None:
+        """Run an operation. One that has begun is completed even if its caller is cancelled."""
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        queued.begun = queued.leads = False
+        queued.told = None
+        self._waiting.append(queued)
+        if self._led and not await self._follow(queued):
+            return
+        self._led = True
+        with anyio.CancelScope(shield=True):
+            if self._crowded:
+                # Callers of the last group are about to come again: include them.
+                await anyio.lowlevel.checkpoint()
+            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), TOGETHER))]
+            for other in batch:
+                other.begun = True
+            self._crowded = len(batch) > 1
+            try:
+                await system.in_thread(self._run, batch, limiter=self._thread)
+            finally:
+                for other in batch:
+                    if other.told is not None:
+                        other.told.set()
+                self._hand_over()
+
+    async def _follow(self, queued: Queued[Any]) -> bool:
+        """Wait until it is done or has to lead; return whether it has to lead."""
+        queued.told = anyio.Event()
+        try:
+            await queued.told.wait()
+        except anyio.get_cancelled_exc_class():
+            if queued.begun:
+                # A committed write is reported; cancellation takes effect at the next await.
+                with anyio.CancelScope(shield=True):
+                    await queued.told.wait()
+                return False
+            self._waiting.remove(queued)
+            if queued.leads:  # woken and cancelled at once; no current event loop does that
+                self._hand_over()
+            raise
+        return queued.leads
+
+    def _hand_over(self) -> None:
+        self._led = bool(self._waiting)
+        if self._waiting:
+            first = self._waiting[0]
+            first.leads = True
+            assert first.told is not None, "the operation is waiting"
+            first.told.set()
+
+
 def _open(
     directory: Path,
     open_engine: Callable[[Callable[[], str | None]], Engine],
@@ -225,8 +349,9 @@ def peek(directory: Path, postgres: str, op: Callable[[Database], T]) -> T | Non
             f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None
         )
         try:
-            stored = SQLite(path, reader, reader).read(skew_in)
-            return SQLite(path, reader, reader, steady=SteadyClock(stored=stored)).read(op)
+            stored = read_once(SQLite(path, reader, reader), skew_in)
+            steady = SteadyClock(stored=stored)
+            return read_once(SQLite(path, reader, reader, steady=steady), op)
         except sqlite3.OperationalError as error:
             if "no such table" in str(error):
                 return None

@@ -1,9 +1,4 @@
-"""Group commit: waiting writes share one transaction, and so one sync of the disk. Waiting reads
-share one, too.
-
-There is no background task: the first caller while no transaction runs becomes the leader, runs
-all operations that wait by then, and notifies their callers. The first of those that arrive
-meanwhile is the next leader.
+"""The operations of one transaction, in the thread of a database.
 
 A batch of writes first runs in one transaction without savepoints, which are a round trip each on
 PostgreSQL. If an operation raises after it has changed something, the batch runs again with each
@@ -11,28 +6,32 @@ operation in a savepoint. If the database rejects the batch, each operation runs
 transaction, so that only those that the database rejects fail.
 """
 
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import anyio
+import msgspec
 
 from component import system
 from component.store.database import Database
-from component.store.errors import StorageError, UnavailableError, UnstorableError
-from component.store.outages import Outages
+from component.store.errors import (
+    ConnectionLostError,
+    StorageError,
+    UnavailableError,
+    UnstorableError,
+)
 
 if TYPE_CHECKING:
     from component.store.process_locks import ProcessLocks
 
 T = TypeVar("T")
 
-TOGETHER: Final = 256
-"""Maximum number of operations in one transaction."""
+ATTEMPTS: Final = 4
+"""Attempts to run a transaction whose connection breaks."""
 FIRST_WAIT_S: Final = 0.2
 LONGEST_WAIT_S: Final = 5.0
-"""Seconds until a write that the database refuses is tried again."""
+"""Seconds until what the database refuses is tried again."""
 _APART_S: Final = 15.0
 """Time limit for running the operations of a rejected batch one by one, while others wait."""
 
@@ -43,7 +42,7 @@ class Doubt:
     committed: bool | None = None
 
 
-class Queued(Generic[T]):
+class Queued(msgspec.Struct, Generic[T], eq=False):
     """A queued operation and its outcome.
 
     `tasks` are the ids of the tasks whose rows it is known to lock. `error` is the operation's own,
@@ -51,18 +50,15 @@ class Queued(Generic[T]):
     is a `doubt`: then it may have been written, and `value` may be valid.
     """
 
-    __slots__ = ("begun", "doubt", "error", "leads", "op", "refused", "tasks", "told", "value")
-
-    def __init__(self, op: Callable[[Database], T], tasks: Collection[str] = ()) -> None:
-        self.op = op
-        self.tasks = tasks
-        self.value: T | None = None
-        self.error: BaseException | None = None
-        self.refused: StorageError | None = None
-        self.doubt: Doubt | None = None
-        self.begun = False
-        self.leads = False
-        self.told: anyio.Event | None = None
+    op: Callable[[Database], T]
+    tasks: Collection[str] = ()
+    value: T | None = None
+    error: BaseException | None = None
+    refused: StorageError | None = None
+    doubt: Doubt | None = None
+    begun: bool = False
+    leads: bool = False
+    told: anyio.Event | None = None
 
     def run(self, database: Database) -> None:
         """Run the operation, and discard the outcome of an earlier run."""
@@ -72,12 +68,6 @@ class Queued(Generic[T]):
         except BaseException as error:
             self.error = error
             raise
-
-    def outcome(self) -> T:
-        """Return the value of the operation, or raise its error."""
-        if self.error is not None:
-            raise self.error
-        return cast("T", self.value)
 
 
 class Transaction(Database, Protocol):
@@ -122,11 +112,10 @@ class Engine(Protocol):
 
     place: str | None
 
-    def write(self, writes: Sequence[Queued[Any]]) -> None:
-        """Run and commit operations in order, in one transaction if possible (`run_writes`).
+    def commit(self, writes: Sequence[Queued[Any]], /) -> None:
+        """Run and commit operations in order, in one transaction (`run_together`).
 
-        Sets `refused` of operations that the database rejects individually. Raises
-        StorageError if it rejects all; then nothing is written, as far as is known.
+        Raises StorageError if the database rejects it; then nothing is written, as far as is known.
         """
 
     def transaction(self, writes: Sequence[Queued[Any]]) -> AbstractContextManager[Transaction]:
@@ -137,8 +126,11 @@ class Engine(Protocol):
         LateError.
         """
 
-    def read(self, op: Callable[[Database], T]) -> T:
-        """Run an operation that reads. Raises StorageError."""
+    def reading(self) -> AbstractContextManager[Transaction]:
+        """Begin a transaction that only reads, for the duration of the context.
+
+        Raises StorageError; after ConnectionLostError the operation may be run again.
+        """
 
     def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[None]]:
         """Receive notifications of `Database.notify`. Raises StorageError on entering."""
@@ -161,110 +153,22 @@ class _SpoiltError(Exception):
     """An operation failed after a change, so this run must be rolled back."""
 
 
-class Groups:
-    """Runs operations that wait at the same time together, one group after another, in a thread.
-
-    Args:
-        run: runs the operations of a group, and sets the outcome of each.
-        what: reads or writes.
-        outages: learns how each operation has ended.
-    """
-
-    def __init__(
-        self, run: Callable[[Sequence[Queued[Any]]], None], what: str, outages: Outages
-    ) -> None:
-        self._run = run
-        self._what = what
-        self._outages = outages
-        self._waiting: deque[Queued[Any]] = deque()
-        self._led = False
-        self._crowded = False
-        self._thread = anyio.CapacityLimiter(1)
-
-    async def idle(self) -> None:
-        """Wait until the running group, if any, has ended."""
-        async with self._thread:
-            pass
-
-    async def run(
-        self,
-        op: Callable[[Database], T],
-        tasks: Collection[str] = (),
-        *,
-        keep_trying: bool = False,
-    ) -> T:
-        """Run an operation, and return its value; see `Storage.write`."""
-        queued = Queued(op, tasks)
-        wait = FIRST_WAIT_S
-        while True:
-            await self._once(queued)
-            failure = queued.error if queued.refused is None else queued.refused
-            if isinstance(failure, StorageError):
-                self._outages.failed(self._what, failure)
-            else:
-                self._outages.succeeded(self._what)
-            if queued.refused is None:
-                return queued.outcome()
-            if not keep_trying:
-                raise queued.refused
-            await anyio.sleep(wait)
-            wait = min(2 * wait, LONGEST_WAIT_S)
-
-    async def _once(self, queued: Queued[Any]) -> None:
-        """Run an operation. One that has begun is completed even if its caller is cancelled."""
-        await anyio.lowlevel.checkpoint_if_cancelled()
-        queued.begun = queued.leads = False
-        queued.told = None
-        self._waiting.append(queued)
-        if self._led and not await self._follow(queued):
-            return
-        self._led = True
-        with anyio.CancelScope(shield=True):
-            if self._crowded:
-                # Callers of the last group are about to come again: include them.
-                await anyio.lowlevel.checkpoint()
-            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), TOGETHER))]
-            for other in batch:
-                other.begun = True
-            self._crowded = len(batch) > 1
-            try:
-                await system.in_thread(self._run, batch, limiter=self._thread)
-            finally:
-                for other in batch:
-                    if other.told is not None:
-                        other.told.set()
-                self._hand_over()
-
-    async def _follow(self, queued: Queued[Any]) -> bool:
-        """Wait until it is done or has to lead; return whether it has to lead."""
-        queued.told = anyio.Event()
+def read_once(engine: Engine, op: Callable[[Transaction], T]) -> T:
+    """Return `op(transaction)`, run again if the connection breaks. Raises StorageError."""
+    for left in reversed(range(ATTEMPTS)):
         try:
-            await queued.told.wait()
-        except anyio.get_cancelled_exc_class():
-            if queued.begun:
-                # A committed write is reported; cancellation takes effect at the next await.
-                with anyio.CancelScope(shield=True):
-                    await queued.told.wait()
-                return False
-            self._waiting.remove(queued)
-            if queued.leads:  # woken and cancelled at once; no current event loop does that
-                self._hand_over()
-            raise
-        return queued.leads
-
-    def _hand_over(self) -> None:
-        self._led = bool(self._waiting)
-        if self._waiting:
-            first = self._waiting[0]
-            first.leads = True
-            assert first.told is not None, "the operation is waiting"
-            first.told.set()
+            with engine.reading() as transaction:
+                return op(transaction)
+        except ConnectionLostError:
+            if not left:
+                raise
+    raise AssertionError("unreachable")
 
 
 def read_all(engine: Engine, reads: Sequence[Queued[Any]]) -> None:
     """Run reads in one transaction, so that they see the same state; each alone if that fails."""
     try:
-        engine.read(lambda database: _run_reads(database, reads))
+        read_once(engine, lambda transaction: _run_reads(transaction, reads))
     except BaseException as error:  # noqa: BLE001 - its caller gets it
         if len(reads) == 1:
             reads[0].error = error
@@ -273,11 +177,10 @@ def read_all(engine: Engine, reads: Sequence[Queued[Any]]) -> None:
             read_all(engine, [each])
 
 
-def _run_reads(database: Database, reads: Sequence[Queued[Any]]) -> None:
-    transaction = cast("Transaction", database)
+def _run_reads(transaction: Transaction, reads: Sequence[Queued[Any]]) -> None:
     for read in reads:
         try:
-            read.run(database)
+            read.run(transaction)
         except BaseException as error:  # noqa: BLE001 - its caller gets it; the others continue
             read.error = _own(transaction, error)
         if transaction.failed:
@@ -289,7 +192,7 @@ def commit_all(engine: Engine, batch: Sequence[Queued[Any]]) -> None:
     for write in batch:
         write.refused = None
     try:
-        engine.write(batch)
+        run_writes(engine.commit, batch)
     except StorageError as error:
         for write in batch:
             write.refused = StorageError(str(error)).with_traceback(error.__traceback__)

@@ -1,7 +1,7 @@
 """Messages about tasks: each committed revision is sent, in order, to the requester."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -12,9 +12,9 @@ from anyio.abc import TaskStatus
 
 from component.caches import FIFOCache
 from component.link.messages.delivery import Delivery, nothing_to_send
-from component.link.messages.inbound import ReplyAddress
+from component.link.messages.inbound import Conversation, ReplyAddress
 from component.link.messages.messenger import Messenger, TooBigError
-from component.link.messages.outbound import OutboundMessage, Text, conversation_with
+from component.link.messages.outbound import OutboundMessage, Text
 from component.task_messages import sentences
 from component.task_messages.questions import Questions
 from component.tasks.protocol import DeletedTask, Notice, Question
@@ -183,12 +183,11 @@ class TaskNews:
             self._send(notice, delivery)
         except Exception:  # noqa: BLE001 - what is committed stands, even without the event
             _log.exception("cannot send an event", task=notice.task.id)
-        if not delivery.is_waiting:
-            delivery.conclude()
+        delivery.conclude()
 
     def _send(self, notice: Notice, delivery: Delivery) -> None:
         request = notice.request
-        agent, person = request.target.bare, request.principal
+        agent, person = request.target, request.principal
         silent = request.origin in _REPORTED or (request.origin == "child" and notice.final)
         if not silent and self._may_write(agent, person):
             self._send_event(notice, delivery)
@@ -197,7 +196,7 @@ class TaskNews:
         for message in self._about(notice, notice.question):
             to = message.conversation.peer
             # A question about a person's own request is the answer to it (FAC-012).
-            is_own = to == person.bare and not request.caller_context.unrequested
+            is_own = to == person and not request.caller_context.unrequested
             if is_own or self._may_write(agent, to):
                 self._messenger.send(message, delivery)
             else:
@@ -213,7 +212,7 @@ class TaskNews:
             return self._questions.messages(question)
         # The principal learns how the task ended from its event or from the model.
         heard = notice.request.origin in _REPORTED or _body(notice) is not None
-        person = notice.request.principal.bare
+        person = notice.request.principal
         people = [one for one in question.asked if not (heard and one == person)]
         if isinstance(question.content, Input) and not question.request.conversational:
             people = []  # it was asked by its event alone
@@ -223,16 +222,7 @@ class TaskNews:
         """Send the message of a revision (EVT-002 to EVT-007), without its artifacts if it is too
         big with them.
         """
-        bare = msgspec.structs.replace(
-            notice.task,
-            progress=None,
-            outputs=(),
-            input=None,
-            confirm=None,
-            result=None,
-            failure=None,
-        )
-        for task in (notice.task, bare):
+        for task in _from_largest(notice.task):
             try:
                 self._messenger.send(_event(notice, task), delivery)
             except TooBigError as error:
@@ -251,13 +241,21 @@ class _Held:
         self.notices: list[tuple[Notice, Delivery]] = []
 
 
+def _from_largest(task: Task) -> Iterator[Task]:
+    """Yield a task, and then the task without everything that can be large."""
+    yield task
+    yield msgspec.structs.replace(
+        task, progress=None, outputs=(), input=None, confirm=None, result=None, failure=None
+    )
+
+
 def _event(notice: Notice, task: Task) -> OutboundMessage:
     said = _body(notice)
     agent, person = notice.request.target, notice.request.principal
     to = person if notice.final else notice.request.requester
     return OutboundMessage(
         id=f"{task.id}.{task.revision}",
-        conversation=conversation_with(agent, person, notice.thread),
+        conversation=Conversation(agent, person, thread=notice.thread),
         to=ReplyAddress(str(to), agent, "normal" if notice.final else "headline", notice.thread),
         parts=() if said is None else (Text(said.text, said.lang),),
         payloads=(task,),
@@ -272,7 +270,7 @@ def _body(notice: Notice) -> sentences.Sentence | None:
     None for persons who get the question itself: most clients would show it twice.
     """
     question = notice.question
-    is_asked = question and not question.lapsed and notice.request.principal.bare in question.asked
+    is_asked = question and not question.lapsed and notice.request.principal in question.asked
     if not notice.request.conversational or is_asked:
         return None
     if notice.final:

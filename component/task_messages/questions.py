@@ -119,7 +119,7 @@ class Questions:
 
     def listed(self, question: Question) -> str:
         """Return `title_of` with the principal and the time, to distinguish similar questions."""
-        principal = str(question.request.principal.bare)
+        principal = str(question.request.principal)
         whose = "" if self._names_principal(question) else f", for {printable_name(principal)}"
         ago = duration(self._clock() - question.put_at)
         operator = question.request.caller_context.operator
@@ -142,7 +142,7 @@ class Questions:
         skill = self._known(action.type, action.version)
         name = f"{printable_name(action.type)} {printable(action.version or '', _LONGEST_VALUE)}"
         title = "" if skill is None else f"{name_of(skill)}. {_in_one_line(skill.description)}\n"
-        whose = printable_name(str(question.request.principal.bare))
+        whose = printable_name(str(question.request.principal))
         given = shown_parameters(parameters_of(action)).lines
         answer = f"{ANSWER_LINE} yes or no{self._until(question.content.expires, to)}."
         return "\n".join((f"{title}Skill: {name}", f"For: {whose}", *given, "", answer))
@@ -241,7 +241,7 @@ class Questions:
         """Return for whom an action would run, if somebody else is also asked."""
         if not self._names_principal(question):
             return ""
-        principal = str(question.request.principal.bare)
+        principal = str(question.request.principal)
         return f"{printable_name(principal)}{look_alikes(principal)}"
 
     @staticmethod
@@ -249,7 +249,7 @@ class Questions:
         """Return whether the question names its principal, because somebody else is asked."""
         if not isinstance(question.content, Confirm):
             return False
-        return any(jid != question.request.principal.bare for jid in question.asked)
+        return any(jid != question.request.principal for jid in question.asked)
 
     def _known(self, name: str, version: str | None) -> Skill | None:
         """Return the skill as it was when the question was asked; None if it has another version

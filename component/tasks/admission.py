@@ -269,7 +269,7 @@ class Admission:
         if not (on_disk and self.any_records):
             return None, flight
         try:
-            found = yield partial(self._store.storage.read, lambda db: replay.find(db, key.text))
+            found = yield partial(self._store.storage.read, partial(replay.find, key=key.text))
             if found is None:
                 return None, flight
             answered = yield partial(self._recorded, found, key)
@@ -395,7 +395,7 @@ class Admission:
 
     async def _begin(self, admitted: Admitted, flight: Flight) -> ReplayRecord | None:
         """Start a run and wait until its flight has landed; or return its existing record."""
-        if not admitted.repeatable:
+        if not admitted.skill.repeatable:
             found = await self._store.commit(lambda tx: self._record(tx, admitted, flight))
             if found is not None:
                 return found
@@ -453,7 +453,7 @@ class Admission:
             row = changes.new_row(tx, task, request, skill, stored)
             row.promoted = 1
             if slot is not None and not request.undecided:
-                begun = changes.begin(tx, row, tx.instance, atomic=admitted.atomic, new=True)
+                begun = changes.begin(tx, row, tx.instance, atomic=skill.atomic, new=True)
                 tx.publish(begun)
             else:
                 if slot is not None:

@@ -17,8 +17,9 @@ from component.store import waiters
 from component.store.database import Database
 from component.store.storage import Storage
 from component.tasks import journal, leases, question_rows, replay, rows
+from component.tasks.gate import SkillAccess
 from component.tasks.leases import Slots
-from component.tasks.protocol import Question, SkillAccess, TaskLimits
+from component.tasks.protocol import Question, TaskLimits
 from component.tasks.replay import RecordBound, RecordedAnswer
 from component.tasks.request import Request
 from component.tasks.rows import TERMINAL, Detail, OpenBound, Row

@@ -11,21 +11,27 @@ it, because the person has approved another call.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from component.audit.protocol import AuditEvent, NoRecord, Recorder
+from component.budget.protocol import Amount
 from component.policy import ConfirmationRule, Policy
 from component.policy.flows import TRUSTED, Decision, Flows
 from component.policy.persons import Persons
 from component.skills import Skill, View, prepare
+from component.skills.calling import Threads
+from component.skills.context import Context
 from component.skills.inputs import Arguments
+from component.skills.operations import ModelFailed, ModelQuestion
 from component.skills.params import prepare_texts
+from component.store.notifications import Notification
 from component.tasks import delegation
+from component.tasks.protocol import Share, nowhere
 from component.tasks.request import THE_CALLER, Asker, Confirmation, Request
 from xep.fluux_agent import errors
 from xep.jid import JID
@@ -296,3 +302,54 @@ def risk_of(skill: Skill) -> Literal["low", "medium", "high"]:
     if skill.annotations.destructive:
         return "high"
     return "low" if skill.annotations.read_only else "medium"
+
+
+AskModel: TypeAlias = Callable[[Request, str, ModelQuestion], Awaitable[str]]
+"""Asks a model for the skill that a request runs, as the task with this id, and returns an answer
+that its check accepts. Raises ModelFailed.
+"""
+
+
+async def no_model(_request: Request, _task: str, _question: ModelQuestion) -> str:
+    """Ask no model, where none is set up."""
+    raise ModelFailed("refused", "No language model is set up.")
+
+
+class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
+    """The skills of this instance, who may use them, and what they use of the service.
+
+    Attributes:
+        find: returns a skill by its name, for any principal; None if it does not exist.
+        may_use: returns whether a principal may execute a skill now.
+        threads: runs plain skills.
+        names: returns the names of all skills that this instance has; None for any.
+        late: returns the names of sources of skills that are not ready yet, or of which
+            descriptions wait for an approval: a task whose skill does not exist waits for them.
+        let_in: raises StanzaError if new requests of a principal are rejected now.
+        agent_at: returns the name of the agent at an address of this service.
+        check: called before each run of a skill, with the id of its task. Raises CapabilityMissing
+            if the skill lacks a capability.
+        provide: gives the context of each run the functions of the service that its skill declares.
+        share: puts a file of a result that does not fit into a stanza where others can get it.
+        ask_model: asks a model for a skill.
+        spent: returns what the work of a task has cost so far, for the callers of delegated work.
+            Raises StorageError.
+        noticed: is called with what a person was told about a task that was set aside. Raises
+            StorageError.
+    """
+
+    find: Callable[[str], Skill | None]
+    gate: Gate
+    may_use: Callable[[JID, Skill], bool]
+    approvers: Approvers
+    threads: Threads
+    names: Callable[[], Sequence[str] | None] = lambda: None
+    late: Callable[[], Sequence[str]] = tuple
+    let_in: Callable[[JID], None] = lambda _: None
+    agent_at: Callable[[JID], str] = lambda at: at.local or "assistant"
+    check: Callable[[Request, Skill, str], None] = lambda _request, _skill, _task: None
+    provide: Callable[[Skill, Context], None] = lambda _skill, _context: None
+    share: Share = nowhere
+    ask_model: AskModel = no_model
+    spent: Callable[[str], Awaitable[Amount]] | None = None
+    noticed: Callable[[Notification], Awaitable[None]] | None = None

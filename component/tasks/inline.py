@@ -21,8 +21,8 @@ from component.skills.outputs import as_result
 from component.skills.params import prepare_texts
 from component.store.clock import seconds_since_boot
 from component.tasks.events import TaskRecords
+from component.tasks.gate import SkillAccess
 from component.tasks.outputs import error_of, result_of
-from component.tasks.protocol import SkillAccess
 from component.tasks.replay import copy_error
 from component.tasks.request import SMALL, UNNAMED_WINDOW_S, Request
 from xep.binding import RawXML, encode

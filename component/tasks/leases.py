@@ -252,6 +252,12 @@ class Slots:
         """
         return free if self.total >= 2 * self.per_principal else free and self.per_principal
 
+    def try_take(self, principal: str, spare: int = 0) -> Slot | None:
+        """Return a slot if the principal may run one more task and `spare` slots are left then."""
+        if self.free <= spare or not self.has(principal):
+            return None
+        return self.take(principal)
+
     def take(self, principal: str, *, suspect: bool = False) -> Slot:
         """Take a slot, even beyond the bounds: an execution that has begun is not stopped."""
         self.running[principal] += 1

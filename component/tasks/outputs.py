@@ -196,7 +196,7 @@ def checked(skill: Skill, result: Result, most_bytes: int) -> Result | StanzaErr
 
 def error_of(skill: Skill, error: Exception) -> StanzaError:
     """Return the stanza error for what `component.skills.calling.call` raised."""
-    repeatable = skill.annotations.repeatable
+    repeatable = skill.repeatable
     match error:
         case InvalidParam(name=None):
             return errors.malformed(str(error))

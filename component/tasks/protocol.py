@@ -5,21 +5,14 @@ Importing this module is cheap: the engine is loaded when it is first needed.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from component.budget.protocol import Amount
 from component.link.messages.delivery import Delivery
-from component.skills.calling import Threads
-from component.skills.context import Context
-from component.skills.operations import ModelFailed, ModelQuestion
 from component.skills.outputs import File, Link
-from component.skills.skill import Skill
-from component.store.notifications import Notification
-from component.tasks.gate import Approvers, Gate
 from component.tasks.request import Request
 from xep.fluux_agent.confirm import Confirm
 from xep.fluux_agent.task import Input, Task
@@ -107,57 +100,6 @@ Share: TypeAlias = Callable[[File], Awaitable[Link]]
 async def nowhere(_file: File) -> Link:
     """Share nothing: there is no place for files."""
     raise CannotShare("this agent has no place for files")
-
-
-AskModel: TypeAlias = Callable[[Request, str, ModelQuestion], Awaitable[str]]
-"""Asks a model for the skill that a request runs, as the task with this id, and returns an answer
-that its check accepts. Raises ModelFailed.
-"""
-
-
-async def no_model(_request: Request, _task: str, _question: ModelQuestion) -> str:
-    """Ask no model, where none is set up."""
-    raise ModelFailed("refused", "No language model is set up.")
-
-
-class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
-    """The skills of this instance, who may use them, and what they use of the service.
-
-    Attributes:
-        find: returns a skill by its name, for any principal; None if it does not exist.
-        may_use: returns whether a principal may execute a skill now.
-        threads: runs plain skills.
-        names: returns the names of all skills that this instance has; None for any.
-        late: returns the names of sources of skills that are not ready yet, or of which
-            descriptions wait for an approval: a task whose skill does not exist waits for them.
-        let_in: raises StanzaError if new requests of a principal are rejected now.
-        agent_at: returns the name of the agent at an address of this service.
-        check: called before each run of a skill, with the id of its task. Raises CapabilityMissing
-            if the skill lacks a capability.
-        provide: gives the context of each run the functions of the service that its skill declares.
-        share: puts a file of a result that does not fit into a stanza where others can get it.
-        ask_model: asks a model for a skill.
-        spent: returns what the work of a task has cost so far, for the callers of delegated work.
-            Raises StorageError.
-        noticed: is called with what a person was told about a task that was set aside. Raises
-            StorageError.
-    """
-
-    find: Callable[[str], Skill | None]
-    gate: Gate
-    may_use: Callable[[JID, Skill], bool]
-    approvers: Approvers
-    threads: Threads
-    names: Callable[[], Sequence[str] | None] = lambda: None
-    late: Callable[[], Sequence[str]] = tuple
-    let_in: Callable[[JID], None] = lambda _: None
-    agent_at: Callable[[JID], str] = lambda at: at.local or "assistant"
-    check: Callable[[Request, Skill, str], None] = lambda _request, _skill, _task: None
-    provide: Callable[[Skill, Context], None] = lambda _skill, _context: None
-    share: Share = nowhere
-    ask_model: AskModel = no_model
-    noticed: Callable[[Notification], Awaitable[None]] | None = None
-    spent: Callable[[str], Awaitable[Amount]] | None = None
 
 
 class DeletedTask(msgspec.Struct, frozen=True):

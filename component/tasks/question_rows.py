@@ -292,7 +292,7 @@ def insert(
     )
     people = sorted({str(one.bare) for one in asked})
     question = question_of(row, content, [JID.parse(jid) for jid in people])
-    agent = question.request.target.bare
+    agent = question.request.target
     for jid in people:
         database.execute(
             "INSERT INTO asked (input, jid, thread) VALUES (?, ?, ?)",

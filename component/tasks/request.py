@@ -92,8 +92,8 @@ NO_JSON: Final = msgspec.Raw()
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     """A request to run a skill. Its JSON is stored in the row of the task that it becomes.
 
-    `principal` is the bare JID of `requester`, which is full; `target` is the component's address
-    that received it. `params` are the parameters given as text, in order, and `json` is a JSON
+    `principal` is the bare JID of `requester`, which is full; `target` is our bare address that
+    received it. `params` are the parameters given as text, in order, and `json` is a JSON
     object of others; the request of a task has all of them in `json`, as the skill takes them.
     `mode` is `inline` for a result in the answer, `async` for a task, `auto` for either. `name` is
     the caller's own id (the attribute `request`), which identifies repetitions; without one the id

@@ -100,16 +100,6 @@ class Admitted(msgspec.Struct, frozen=True):
     flight: Flight | None = None
     on_result: OnResult | None = None
 
-    @property
-    def repeatable(self) -> bool:
-        """Whether the skill may run twice."""
-        return self.skill.annotations.repeatable
-
-    @property
-    def atomic(self) -> bool:
-        """Whether the skill must not run twice, and has no steps that are recorded."""
-        return not (self.repeatable or self.skill.durable)
-
 
 def context_of(request: Request, skill: Skill, host: Host | None = None, task: str = "") -> Context:
     """Return what a skill gets as its context; without a host it cannot perform operations."""
@@ -122,7 +112,7 @@ def context_of(request: Request, skill: Skill, host: Host | None = None, task: s
         taints=caller.taints,
         limits=caller.limits,
         trace=caller.trace,
-        address=str(request.target.bare),
+        address=str(request.target),
         task=task,
         paid_by=task if caller.budget is None else caller.budget.task,
         delegation=request.delegation,
@@ -157,11 +147,9 @@ class Run:
         self.slot = slot
         self.ended = anyio.Event()
         self._runtime, self._limits = runtime, runtime.limits
-        self._repeatable = admitted.repeatable
-        self._atomic = admitted.atomic
         self._lock = anyio.Lock()
         self._steps = Steps((None if row is None else row.origin) or self.task)
-        if self._atomic:
+        if self.skill.atomic:
             self._steps.under_way.add(ATOMIC)
         self._parts = Parts(runtime.limits.result_bytes)
         self._scope = anyio.CancelScope()
@@ -269,7 +257,7 @@ class Run:
             if row is not None and row.promoted:
                 return True
             try:
-                await self._promote(announced=True, keep_trying=not self._repeatable)
+                await self._promote(announced=True, keep_trying=not self.skill.repeatable)
             except LostError:
                 self.stop("lost")
                 return False
@@ -345,7 +333,7 @@ class Run:
 
     def _interrupted(self) -> StanzaError | None:
         """Return the error of a run that was stopped; None: it was cancelled or will be resumed."""
-        repeatable = self._repeatable
+        repeatable = self.skill.repeatable
         match self._stopped:
             case "limit":
                 return errors.timed_out(repeatable=repeatable)
@@ -385,7 +373,7 @@ class Run:
             if self.row is not None:
                 await self._change(partial(self._end_task, ended), ended)
             elif ended is not None:
-                if not self._repeatable:
+                if not self.skill.repeatable:
                     await self._runtime.commit(partial(self._record, ended), keep_trying=True)
                 self._land(ended)
 
@@ -415,7 +403,7 @@ class Run:
         outcome = None if isinstance(ended, Accepted) else ended
         if to == "failed" and outcome is None:
             outcome = errors.internal()
-        tx.publish(changes.end(tx, row, to, outcome, repeatable=self._repeatable))
+        tx.publish(changes.end(tx, row, to, outcome, repeatable=self.skill.repeatable))
 
     def _may_retry(self, error: StanzaError) -> bool:
         tries = 0 if self.row is None else self.row.tries
@@ -489,7 +477,7 @@ class Run:
         self._inside += 1
         self._quiet = anyio.Event()
         try:
-            effects = not (operation.repeatable or self._repeatable)
+            effects = not (operation.repeatable or self.skill.repeatable)
             if effects:
                 await self._begin(step)
             outer = _in_step.set(self)
@@ -731,7 +719,7 @@ class Run:
                 outcome = operations.ModelOutcome(str(failed), failed.problem)
             return msgspec.json.encode(outcome)
 
-        if self._atomic:  # it never runs again
+        if self.skill.atomic:  # it never runs again
             made = await ask(self.key)
         else:
             made = await self._step(journal.model_step(asked), ask)
@@ -773,7 +761,7 @@ class Run:
         while self._parking is not None:
             await self._parking.wait()
         self._check()
-        if operation is not None and self._atomic:
+        if operation is not None and self.skill.atomic:
             method = METHODS[type(operation)]
             raise UsageError(
                 f"The skill {self.skill.name} uses context.{method}, for which it must be able"
@@ -911,12 +899,12 @@ class Run:
         self, tx: Transaction, request: str, step: StepId | None, *, announced: bool
     ) -> tuple[Row, Accepted]:
         flight, key = self.flight, self.admitted.key
-        if self._repeatable:
+        if self.skill.repeatable:
             self._runtime.open_tasks.check(tx, str(self.request.principal), request)
         row = changes.new_row(tx, self.task, self.request, self.skill, request)
         row.promoted = int(announced)
         accepted = changes.accepted_as(row, "accepted", tx.limits)
-        tx.publish(changes.begin(tx, row, tx.instance, atomic=self._atomic, new=True))
+        tx.publish(changes.begin(tx, row, tx.instance, atomic=self.skill.atomic, new=True))
         for name, recorded in self._steps.done.items():
             journal.end_step(tx, row, name, recorded)
         for part in self._parts.all:
@@ -927,7 +915,7 @@ class Run:
         if step is not None and row.state == "running":
             journal.begin_step(tx, row, step)
         answer = accepted if announced else None
-        if not self._repeatable:
+        if not self.skill.repeatable:
             expires = None if flight is None else flight.recorded
             replay.answer_record(tx, key, expires, answer, task=row.id)
         elif flight is not None and flight.left_s > 0:

@@ -23,15 +23,9 @@ from component.tasks.admission import Admission
 from component.tasks.changes import TaskRuntime, Transaction, release_all
 from component.tasks.events import UNSENT, EventSender, TaskRecords
 from component.tasks.expiry import EndedTasks, Timer, expire_due
+from component.tasks.gate import SkillAccess
 from component.tasks.inline import InlineRequests
-from component.tasks.protocol import (
-    Listener,
-    Naming,
-    Question,
-    SkillAccess,
-    TaskLimits,
-    UncertainError,
-)
+from component.tasks.protocol import Listener, Naming, Question, TaskLimits, UncertainError
 from component.tasks.question_rows import Answerer
 from component.tasks.questions import Judgement
 from component.tasks.replay import ReplayCache

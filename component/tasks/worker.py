@@ -19,9 +19,9 @@ from component.store.notifications import Notification, record
 from component.store.outages import log_failure
 from component.tasks import changes, journal, leases, question_rows, rows
 from component.tasks.changes import Change, TaskRuntime, Transaction, change
+from component.tasks.gate import SkillAccess
 from component.tasks.journal import Journal
 from component.tasks.leases import SUSPECT_ATTEMPTS, Claimant, Claimed, Slot, claim, unknown_skills
-from component.tasks.protocol import SkillAccess
 from component.tasks.questions import ask_question, confirm_for, covers, lapses
 from component.tasks.replay import Flight
 from component.tasks.rows import LostError, Row
@@ -146,10 +146,9 @@ class Worker:
 
     def try_slot(self, principal: str) -> Slot | None:
         """Return a slot for a task that may start at once: no queued task of anybody goes first."""
-        behind, slots = self._behind, self.slots
-        if self.runtime.draining or principal in behind or slots.free <= len(behind):
+        if self.runtime.draining or principal in self._behind:
             return None
-        return slots.take(principal) if slots.has(principal) else None
+        return self.slots.try_take(principal, spare=len(self._behind))
 
     def _released(self) -> None:
         if self._queued:
@@ -337,7 +336,7 @@ class Verdict(msgspec.Struct, frozen=True):
     @property
     def repeatable(self) -> bool:
         """Whether the skill may run twice."""
-        return self.admitted is not None and self.admitted.repeatable
+        return self.admitted is not None and self.admitted.skill.repeatable
 
 
 async def verdict_of(row: Row, skills: SkillAccess) -> Verdict:
@@ -424,11 +423,11 @@ def resume(tx: Transaction, row: Row, verdict: Verdict, *, late: bool = False) -
     if mine.attempts >= tx.limits.max_attempts:
         return Resumed(mine, notice=_set_aside(tx, mine, admitted))
     if mine.state == "accepted":
-        tx.publish(changes.begin(tx, mine, tx.instance, atomic=admitted.atomic))
+        tx.publish(changes.begin(tx, mine, tx.instance, atomic=admitted.skill.atomic))
     else:
         mine.attempts += 1
         rows.update(tx, mine)
-        if admitted.atomic:
+        if admitted.skill.atomic:
             journal.begin_step(tx, mine, journal.StepId(journal.ATOMIC))
     parts = rows.parts_of(tx, mine.id) if has_run else ()
     return Resumed(mine, journal=recorded, parts=parts)
@@ -499,8 +498,8 @@ def _set_aside(tx: Transaction, row: Row, admitted: Admitted) -> Notification | 
     name = printable(admitted.skill.title, _LONGEST_TITLE)
     notice = Notification(
         id=sha256(f"{row.id} {row.fence}".encode()).hexdigest()[:32],
-        agent=request.target.bare,
-        person=request.principal.bare,
+        agent=request.target,
+        person=request.principal,
         title=name,
         text=(
             f"I could not finish this: {name}. The service crashed {row.attempts} times while it"

@@ -101,3 +101,13 @@ def test_what_is_exposed_is_found_and_closed_and_links_are_not_followed(tmp_path
         close_to_others(path)
     assert list(exposed(inner)) == []
     assert list(exposed(tmp_path / "missing")) == []
+
+
+def test_only_regular_files_get_another_mode(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe, 0o666)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with open_private(pipe, "w") as file:
+        file.write("x")
+    os.close(reader)
+    assert pipe.stat().st_mode & 0o777 == 0o666, "as for /dev/null, which everybody uses"

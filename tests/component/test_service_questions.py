@@ -111,7 +111,7 @@ async def test_ten_questions_are_refused_in_ten_ways(tmp_path: Path, restarts: b
             assert "cancel" in text or "yes or no" in text, "it says how it is declined"
             if restarts:
                 await kit.restart(kill=True)
-            assert re.match(r"(Declined|Denied)\. ", await refuse(juliet, way, id_))
+            assert re.match(r"Declined\. |Denied: ", await refuse(juliet, way, id_))
             assert await juliet.hear("All right.") == "All right."
             assert outcome in model.asked.rpartition("Go on")[2]
             await kit.settled()
@@ -164,7 +164,7 @@ async def test_a_confirmation_has_words_for_people_and_shows_all_on_request(
         assert re.search(r"\(/approve (\w{4}) or /deny \1\)", line)
         await kit.advance(3)
         assert await juliet.ask("yes", "Approved") == (
-            "Approved. open the gate *east* for 9 minutes"
+            "Approved: open the gate *east* for 9 minutes."
         )
         assert await juliet.hear("It is open.") == "It is open."
     assert OPENED == ["east"]

@@ -57,8 +57,8 @@ from component.store.contacts import SubscriptionStore
 from component.store.database import Database
 from component.task_messages.events import TaskNews
 from component.task_messages.questions import Questions
-from component.tasks.gate import Approvers, Gate
-from component.tasks.protocol import AskModel, SkillAccess, TaskLimits, no_model
+from component.tasks.gate import Approvers, AskModel, Gate, SkillAccess, no_model
+from component.tasks.protocol import TaskLimits
 from component.tasks.service import Clocks, TaskService
 from component.tools.joint_confirmation import SEVERAL_CALLS
 from tests.component.audit.book import Book

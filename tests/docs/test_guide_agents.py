@@ -26,7 +26,7 @@ CALLS = {
     "What do I have on Friday?": Calls(("diary_look", {"day": "Friday"})),
     "Cancel it, please.": Calls(("diary_cancel", {"day": "Friday"})),
 }
-OURS = ("May I run", "Approved.", "Today you have")
+OURS = ("May I run", "Approved: ", "Today you have")
 """How answers begin that no model writes."""
 
 

@@ -135,7 +135,7 @@ async def test_slixmpp_runs_skills_as_ad_hoc_commands(xmpp_server: Server) -> No
 
         answer, _ = await ad_hoc.begin("skill/hello")
         assert answer["status"] == "completed"
-        assert answer["form"]["values"]["output"] == "hello from here"
+        assert answer["form"]["values"]["output"] == ["hello from here"]
 
         form, session = await ad_hoc.begin("skill/add")
         assert form["status"] == "executing"
@@ -153,7 +153,7 @@ async def test_slixmpp_runs_skills_as_ad_hoc_commands(xmpp_server: Server) -> No
 
         again, session = await ad_hoc.fill(form, session, a="two")
         assert again["status"] == "executing"
-        assert again["notes"] == [("error", "The form is not valid. a: expected an integer.")]
+        assert again["notes"] == [("error", "The form is not valid. A: expected an integer.")]
         fields = again["form"].get_fields()
         assert fields["a"]["value"] == "two"
         assert fields["a"]["desc"] == "Expected an integer. The first."
@@ -162,7 +162,7 @@ async def test_slixmpp_runs_skills_as_ad_hoc_commands(xmpp_server: Server) -> No
         assert done["status"] == "completed"
         assert done["notes"] == [("info", "Add: done.")]
         assert done["form"]["type"] == "result"
-        assert done["form"]["values"]["output"] == "3!"
+        assert done["form"]["values"]["output"] == ["3!"]
 
         form, session = await ad_hoc.begin("skill/grumpy")
         done, _ = await ad_hoc.fill(form, session, text="way")

@@ -169,7 +169,7 @@ def test_a_yes_by_thread_or_reply_approves_the_question(
     assert found.get("state") == "completed"
     # The request named a thread: a person reads along.
     assert message.findtext("{*}body") == "erased in words"
-    heard(caller, desk.assistant, 'Approved. "Conformance erase"')
+    heard(caller, desk.assistant, 'Approved: "Conformance erase"')
 
 
 def test_a_no_denies_the_question_with_its_reason(desk: Desk, caller: SlixClient) -> None:
@@ -179,7 +179,7 @@ def test_a_no_denies_the_question_with_its_reason(desk: Desk, caller: SlixClient
     in_state(caller, desk.assistant, task, "input-required")
     say(caller, desk.assistant, "No, because it is still needed", "<thread>t-no</thread>")
     assert failed(caller, task) == ("denied", "because it is still needed")
-    heard(caller, desk.assistant, 'Denied. "Conformance erase"')
+    heard(caller, desk.assistant, 'Denied: "Conformance erase"')
 
 
 def shared(client: SlixClient, desk: Desk, path: str, thread: str) -> str:

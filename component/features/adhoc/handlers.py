@@ -43,6 +43,7 @@ from component.skills.form_fields import NEWLINE, Schema, properties_of
 from component.skills.forms import InvalidForm, form_values, schema_form
 from component.skills.registry import View
 from component.skills.skill import Skill
+from component.skills.spec import title_of
 from component.store import StorageError
 from component.store.outages import log_failure
 from component.tasks.admission import Answer
@@ -50,7 +51,7 @@ from component.tasks.outputs import text_of
 from xep import data_forms, disco
 from xep.binding.escaping import without_forbidden
 from xep.commands import NAMESPACE, Actions, BadAction, BadPayload, Command, MalformedAction, Note
-from xep.data_forms import Field, Form, Item, Reported, form_type_field
+from xep.data_forms import Field, Form, form_type_field
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import NAMESPACE as EXECUTE
 from xep.fluux_agent.execute import Accepted, Result
@@ -65,6 +66,7 @@ _LANG = "en"
 
 _ACTIONS: Final = frozenset(("execute", "cancel", "prev", "next", "complete"))
 _LONGEST: Final = 40
+_SECONDS: Final = "_s"
 
 
 class CommandsHandler:
@@ -272,7 +274,7 @@ class CommandsHandler:
 
 def _misfit_of(schema: Schema, reasons: Mapping[str, str]) -> Misfit:
     """Return what is wrong with a form, with the labels of its fields."""
-    labels = {each.name: each.title or each.name for each in properties_of(schema)}
+    labels = {each.name: each.label for each in properties_of(schema)}
     said = [f"{labels.get(name, name)}: {reason}" for name, reason in reasons.items()]
     return Misfit(f"The form is not valid. {'; '.join(said).rstrip('.')}.", reasons)
 
@@ -429,7 +431,7 @@ class CommandOffers:
         offer = Offer(
             node=node,
             title=command.title,
-            about=f"{command.about}.",
+            about=f"{command.about[:1].upper()}{command.about[1:]}.",
             schema=command.schema,
             form_type=None,
             rank=0 if command.group == "everyday" else 2 if command.who == "everybody" else 3,
@@ -505,14 +507,20 @@ def of_result(title: str, result: Result) -> CommandContent:
         note = Note(type="info", text=f"{title}: done.")
     if not result.outputs:
         return (note,), None
-    outputs = [_field(each.name, each.name, text_of(each)) for each in result.outputs]
+    # Converse shows what was entered again where a result has a field of the same type.
+    outputs = [
+        msgspec.structs.replace(
+            _field(each.name, title_of(each.name), text_of(each)), type="text-multi"
+        )
+        for each in result.outputs
+    ]
     fields = (form_type_field(EXECUTE), *outputs)
     return (note,), Form(type="result", title=title, fields=fields)
 
 
 def of_accepted(title: str, accepted: Accepted) -> CommandContent:
     """Return the result for work that continues as a task, with its id (FAC-007)."""
-    text = f"{title} continues as task {accepted.task}. You will get messages about its progress."
+    text = f"{title}: this continues as a task. You will get messages about its progress."
     if accepted.state == "input-required":
         text += " It is waiting for an answer: see the message with the question."
     fields = (
@@ -524,19 +532,18 @@ def of_accepted(title: str, accepted: Accepted) -> CommandContent:
 
 
 def of_answer(title: str, answer: CommandResult) -> CommandContent:
-    """Return the text of a command's result, and its table if it has one."""
-    notes = (Note(type="info", text=without_forbidden(answer.text)),)
-    value = answer.value
-    if isinstance(value, msgspec.Struct):
-        return notes, Form(type="result", title=title, fields=_row(value))
-    if not value:
-        return notes, None
-    reported = Reported(
-        fields=tuple([Field(var=field.var, label=field.label) for field in _row(value[0])])
-    )
-    return notes, Form(
-        type="result", title=title, reported=reported, items=tuple(map(_item, value))
-    )
+    """Return the text of a command's result, and its value if that is one row.
+
+    A text of several lines is in a field, which clients scroll. Several rows are in the text alone:
+    Gajim 1.7 shows nothing of a form with a table.
+    """
+    text = without_forbidden(answer.text)
+    fields = _row(answer.value) if isinstance(answer.value, msgspec.Struct) else ()
+    if "\n" in text:
+        fields = (_field("answer", "Answer", text), *fields)
+        text = f"{title}: done."
+    form = Form(type="result", title=title, fields=fields) if fields else None
+    return (Note(type="info", text=text),), form
 
 
 def _field(var: str, label: str, text: str) -> Field:
@@ -545,18 +552,19 @@ def _field(var: str, label: str, text: str) -> Field:
     return Field(var=var, type=type_, label=label, values=tuple(values))
 
 
-def _item(row: msgspec.Struct) -> Item:
-    return Item(fields=tuple([Field(var=each.var, values=each.values) for each in _row(row)]))
-
-
 def _row(row: msgspec.Struct) -> tuple[Field, ...]:
     values: dict[str, Any] = msgspec.to_builtins(row, enc_hook=str, str_keys=True)
     return tuple(
         [
-            _field(name, name.replace("_", " ").capitalize(), _text(values.get(name)))
+            _field(name, _label(name), _text(values.get(name)))
             for name in (field.encode_name for field in msgspec.structs.fields(row))
         ]
     )
+
+
+def _label(name: str) -> str:
+    label = title_of(name.removesuffix(_SECONDS))
+    return f"{label} in seconds" if name.endswith(_SECONDS) else label
 
 
 def _text(value: Any) -> str:

@@ -18,7 +18,6 @@ import structlog
 from anyio.abc import TaskGroup, TaskStatus
 
 from component.features.balancing.instances import FIRST, Instances, tag_of
-from component.features.balancing.shares import share_of
 from component.link.connection.connection import Connection
 from component.metrics.counters import Gauge
 from component.store import Storage, StorageError
@@ -179,3 +178,20 @@ def _count(running: Mapping[int, str], taken: Mapping[int, int]) -> dict[str, in
     """Return how many connections each instance has."""
     owners = [*taken.values()]
     return {tag: owners.count(owner) for owner, tag in running.items()}
+
+
+def share_of(me: str, held: Mapping[str, int], connections: int) -> int:
+    """Return the number of connections that an instance should have.
+
+    All connections are divided evenly, and the remainder among those that have most already, so
+    that as few as possible change hands. All instances compute the same division from the same
+    state.
+
+    Args:
+        me: the instance.
+        held: the number of connections that each instance has, also those that have none.
+        connections: the number of connections of all together.
+    """
+    ranking = sorted(held, key=lambda each: (-held[each], each))
+    whole, rest = divmod(connections, len(ranking))
+    return whole + (ranking.index(me) < rest)

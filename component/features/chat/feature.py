@@ -21,7 +21,6 @@ from component.features.chat.stages import (
 from component.features.feature import Feature, Opened
 from component.kernel.exchange_limit import ExchangeLimit
 from component.kernel.kernel import Kernel
-from component.kernel.options import agent_at
 from component.link.messages.inbound import Attachment, MessageStage
 from xep.jid import JID
 
@@ -78,7 +77,7 @@ class ChatFeature(Feature):
         return Notices(
             NoticeStore(kernel.storage),
             kernel.contacts.persons,
-            agent_at(self.settings),
+            kernel.stream.addresses.agent_address,
             text,
             kernel.stream.handled,
         )

@@ -54,7 +54,7 @@ class Notices:
     not say what it is counts as a person (`component.policy.persons`).
 
     Args:
-        agent_at: returns the agent at an address of the component.
+        agent_address: returns the address of the agent at an address of the component.
         text: returns the notice of an agent, by its bare address.
         handled: waits until the server has handled what was sent; returns False if the connection
             was lost before that.
@@ -64,13 +64,13 @@ class Notices:
         self,
         store: NoticeStore,
         persons: Persons,
-        agent_at: Callable[[JID], JID],
+        agent_address: Callable[[JID], JID],
         text: Callable[[JID], str],
         handled: Callable[[], Awaitable[bool]],
     ) -> None:
         self._store = store
         self._persons = persons
-        self._agent_at = agent_at
+        self._agent_address = agent_address
         self._text = text
         self._handled = handled
         self._told: LRUCache[tuple[JID, JID], bool] = LRUCache(_MOST_REMEMBERED)
@@ -116,7 +116,7 @@ class Notices:
                 log_failure(_log, "cannot record who has received the notice", error)
 
     def _key(self, message: InboundMessage) -> tuple[JID, JID]:
-        return self._agent_at(message.conversation.agent), message.principal
+        return self._agent_address(message.conversation.agent), message.principal
 
     async def _is_person(self, message: InboundMessage) -> bool:
         person = self._persons.known(message.principal, message.sender)

@@ -4,3 +4,10 @@
 so their authors can try to instruct it: `descriptions` offers the skills of MCP servers, APIs and
 workers with the descriptions that are approved.
 """
+
+from component.config.model import Settings
+
+
+def is_used(settings: Settings) -> bool:
+    """Return whether there are directories of skills, or skills that somebody else describes."""
+    return bool(settings.skill_roots or settings.described_sources)

@@ -14,7 +14,7 @@ from component.features.memory_nodes.rows import AccountConsentStore
 from component.link.router.table import Request, StanzaRoute
 from component.memory_directory.layout import SessionKey
 from component.pubsub.client import IQCall, PubSubClient
-from xep import pubsub, pubsub_owner
+from xep import pubsub, pubsub_errors, pubsub_owner
 from xep.binding import ContentError, Payload, keep
 from xep.forwarding import ForwardedIQ, as_received
 from xep.jid import JID, JIDError
@@ -129,7 +129,6 @@ class PrivilegedCall:
         expected: type[P],
         *,
         from_: JID | None = None,
-        known_errors: tuple[type[Payload], ...] | None = None,
     ) -> P | None:
         """Send an IQ and return the payload of its result; None if it has none.
 
@@ -147,9 +146,7 @@ class PrivilegedCall:
             to=str(account),
             payloads=(keep(payload),),
         )
-        answer = await self._call(
-            type_, account, PrivilegedIQ(iq=iq), Privilege, from_=from_, known_errors=()
-        )
+        answer = await self._call(type_, account, PrivilegedIQ(iq=iq), Privilege, from_=from_)
         inner = None if answer is None or answer.forwarded is None else answer.forwarded.iq
         if inner is None or not _is_answer(inner, iq.id, account):
             raise StanzaError(
@@ -157,7 +154,7 @@ class PrivilegedCall:
             )
         received = as_received(inner)
         if inner.type == "error":
-            raise received.error(known_errors or ())
+            raise received.error(pubsub_errors.CONDITIONS)
         if not received.payload_names:
             return None
         try:

@@ -48,7 +48,7 @@ from xep.binding import ContentError, Payload, encode, read
 from xep.data_forms import Form
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm, Decision
-from xep.fluux_agent.errors import CONDITIONS, Retry
+from xep.fluux_agent.errors import Retry
 from xep.fluux_agent.execute import Accepted, Execute, Result
 from xep.fluux_agent.task import AnswerParams, Cancel, Failure, InputAnswer, Task
 from xep.jid import JID
@@ -132,9 +132,7 @@ class PeerCalls:
         to, from_ = JID.parse(call.address), JID.parse(call.sender)
         ask = self._kernel.stream.router.call_any
         try:
-            answer = await ask(
-                *("set", to, execute, (Result, Accepted)), from_=from_, known_errors=CONDITIONS
-            )
+            answer = await ask(*("set", to, execute, (Result, Accepted)), from_=from_)
         except StanzaError as error:
             if not error.application or isinstance(error.application[0], Retry):
                 return None
@@ -377,9 +375,7 @@ class _Follower:
 
     async def _talk(self, call: Call, *, is_wanted: bool) -> float | None:
         to, from_ = JID.parse(call.address), JID.parse(call.sender)
-        ask = partial(
-            self._kernel.stream.router.call_any, to=to, from_=from_, known_errors=CONDITIONS
-        )
+        ask = partial(self._kernel.stream.router.call_any, to=to, from_=from_)
         if call.state == "unanswered":
             if not is_wanted and not self._unsure:
                 await self._end(failure_of(errors.remote_failure(repeatable=True)))
@@ -417,9 +413,7 @@ class _Follower:
         reply = read(call.reply or "", InputAnswer, Decision)
         assert reply is not None
         try:
-            await self._kernel.stream.router.call_optional(
-                *("set", to, reply, Task), from_=from_, known_errors=CONDITIONS
-            )
+            await self._kernel.stream.router.call_optional(*("set", to, reply, Task), from_=from_)
         except NoAnswerError:
             raise
         except StanzaError as error:

@@ -393,8 +393,10 @@ class ChatAnswers:
     ) -> str:
         agent = message.conversation.agent
         await self._tasks.decide(message.principal, agent, decision, message.language, naming)
-        what = "" if question is None else f" {self._words.title_of(question)}"
-        return f"Approved.{what}" if decision.value == "approve" else f"Denied.{what}"
+        decided = "Approved" if decision.value == "approve" else "Denied"
+        if question is None:
+            return f"{decided}."
+        return f"{decided}: {self._words.title_of(question)}."
 
     async def _answer(
         self,

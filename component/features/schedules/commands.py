@@ -39,8 +39,8 @@ class ScheduleParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Args:
         action: list, add, pause, resume or remove.
         name: Name or id of the schedule to add, pause, resume or remove.
-        text: With add, both in one text: every monday at 9: sum up my week. After `run` comes a
-            skill: in 20 minutes: run echo text=tea
+        text: With add, both in one text: every monday at 9: sum up my week. A skill comes after
+            the word run: in 20 minutes: run echo text=tea
         goal: With add: what I do when it fires, in words.
         skill: With add: skill to run instead.
         params: Parameters of the skill, as JSON.
@@ -51,7 +51,7 @@ class ScheduleParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         agent: For administrators, with add: name of the agent that does the work.
     """
 
-    action: Literal["", "list", "add", "pause", "resume", "remove"] = ""
+    action: Literal["list", "add", "pause", "resume", "remove"] = "list"
     name: Annotated[str, Meta(max_length=64)] = ""
     text: Annotated[str, Meta(title="When and what", max_length=20_000)] = ""
     when: Annotated[str, Meta(description=f"With add: {EXAMPLES}.", max_length=200)] = ""
@@ -96,7 +96,7 @@ class ScheduleCommands:
         _check_together(params)
         try:
             match params.action:
-                case "" | "list":
+                case "list":
                     found = await self._schedules.list(owner)
                     text = await self._words(asking, found) or "There are no schedules."
                     return CommandResult(text, [row_of(one) for one in found])
@@ -175,7 +175,7 @@ def _check_together(params: ScheduleParams) -> None:
     action = params.action
     if action in ("pause", "resume", "remove") and not params.name:
         raise CommandError(f"Say which one: /schedule {action} NAME", "name")
-    if action in ("", "list") and params.name:
+    if action == "list" and params.name:
         raise CommandError("No name goes with list.", "name")
     for param in ("text", "when", "goal", "skill", "params", "zone", "agent"):
         if getattr(params, param) and action != "add":

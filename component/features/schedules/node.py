@@ -117,20 +117,24 @@ class ScheduleNode(ComputedNode):
         """Schedules were removed."""
         for each in schedules:
             address = self._address_of(each.agent)
-            self._nodes.recomputed(address, SCHEDULES, each.owner, gone=(each.id,))
+            self._nodes.recomputed((address,), SCHEDULES, each.owner, each.id, None)
 
     def _tell(self, schedule: Schedule, task: str = "", *, is_over: bool = False) -> None:
         address = self._address_of(schedule.agent)
-        item = _item(address, schedule, task, is_over=is_over)
-        self._nodes.recomputed(address, SCHEDULES, schedule.owner, (item,))
+        payload = _payload(schedule, task, is_over=is_over)
+        self._nodes.recomputed((address,), SCHEDULES, schedule.owner, schedule.id, payload)
 
 
-def _item(service: JID, schedule: Schedule, task: str = "", *, is_over: bool = False) -> StoredItem:
-    row = row_of(schedule)
-    row = msgspec.structs.replace(row, task=task, next="" if is_over else row.next)
+def _item(service: JID, schedule: Schedule) -> StoredItem:
     return StoredItem(
         id=schedule.id,
-        payload=encode(Json(value=msgspec.Raw(msgspec.json.encode(row)))),
+        payload=_payload(schedule),
         publisher=str(service),
         published=schedule.fired or system.now(),
     )
+
+
+def _payload(schedule: Schedule, task: str = "", *, is_over: bool = False) -> str:
+    row = row_of(schedule)
+    row = msgspec.structs.replace(row, task=task, next="" if is_over else row.next)
+    return encode(Json(value=msgspec.Raw(msgspec.json.encode(row))))

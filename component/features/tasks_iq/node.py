@@ -89,25 +89,30 @@ class TasksNode(ComputedNode):
 
     def changed(self, notice: Notice) -> None:
         """Notify a principal of a task of its own. Never waits."""
-        for address in dict.fromkeys(both_addresses(notice.request.target)):
-            item = task_item(notice.task, address)
-            self._pubsub.recomputed(address, TASKS, notice.request.principal.bare, (item,))
+        request = notice.request
+        addresses = dict.fromkeys(both_addresses(request.target))
+        payload = _payload(notice.task)
+        self._pubsub.recomputed(addresses, TASKS, request.principal, notice.task.id, payload)
 
     def deleted(self, task: DeletedTask) -> None:
         """Notify a principal that a task of its own is not stored any more. Never waits."""
-        principal = JID.parse(task.principal)
-        for address in dict.fromkeys(both_addresses(JID.parse(task.target))):
-            self._pubsub.recomputed(address, TASKS, principal, gone=(task.id,))
+        addresses = dict.fromkeys(both_addresses(JID.parse(task.target)))
+        self._pubsub.recomputed(addresses, TASKS, JID.parse(task.principal), task.id, None)
 
 
 def task_item(task: Task, service: JID) -> StoredItem:
-    """Return the item of a task, without values that can be large or private."""
-    shown = msgspec.structs.replace(
-        task, outputs=(), input=None, confirm=None, result=None, failure=None
-    )
+    """Return the item of a task."""
     return StoredItem(
         id=task.id,
-        payload=encode(shown),
+        payload=_payload(task),
         publisher=str(service),
         published=task.updated or task.created or system.now(),
     )
+
+
+def _payload(task: Task) -> str:
+    """Return a task as XML, without values that can be large or private."""
+    shown = msgspec.structs.replace(
+        task, outputs=(), input=None, confirm=None, result=None, failure=None
+    )
+    return encode(shown)

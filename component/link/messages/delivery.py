@@ -52,11 +52,6 @@ class Delivery:
         """Whether all its stanzas were written."""
         return self.state in _SENT
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether a stanza of it waits."""
-        return bool(self._waiting)
-
     async def settled(self) -> bool:
         """Wait until it is settled; return whether all its stanzas were written."""
         while self.state == "queued":
@@ -89,13 +84,14 @@ class Delivery:
         self._waiting.remove(stanza)
         if _RANK[outcome] > _RANK[self._outcome]:
             self._outcome = outcome
-        if not self._waiting:
-            self.conclude()
+        self.conclude()
 
     def conclude(self) -> None:
-        """Settle a delivery of which nothing waits: there was nothing to send, or the last stanza
-        is settled.
+        """Settle the delivery unless a stanza of it waits: there was nothing to send, or the last
+        one is settled.
         """
+        if self._waiting:
+            return
         self.state = self._outcome
         if self._changed is not None:
             self._changed.set()

@@ -99,6 +99,7 @@ class InboundMessage(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         id: the stanza's id; `origin_id` and `stanza_id` are those of XEP-0359.
         sender: the full address in `from`.
+        principal: the same without its resource, whose rights apply.
         actor: the speaker.
         reply_to: the address for an answer.
         text: the author's text: without the quotation of a reply, without fallback text for clients
@@ -129,6 +130,7 @@ class InboundMessage(msgspec.Struct, frozen=True, kw_only=True):
     stanza_id: str | None = None
     type: MessageType
     sender: JID
+    principal: JID
     actor: Actor
     conversation: Conversation
     reply_to: ReplyAddress
@@ -153,11 +155,6 @@ class InboundMessage(msgspec.Struct, frozen=True, kw_only=True):
     displayed: str | None = None
     wants_receipt: bool = False
     markable: bool = False
-
-    @property
-    def principal(self) -> JID:
-        """The bare JID of the sender, whose rights apply."""
-        return self.sender.bare
 
 
 class StageOrder(IntEnum):

@@ -127,7 +127,7 @@ class Messenger:
             self._output.put(xml, delivery, message.to.to)
             if id_ is not None and message.parts:
                 self.sent.add(message, id_, delivery)
-        if not stanzas and not delivery.is_waiting:
+        if not stanzas:
             delivery.conclude()
         return delivery
 

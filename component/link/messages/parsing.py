@@ -83,10 +83,10 @@ _KNOWN_TO_CHANGE_NOTHING: Final = frozenset(
         _BODY,
         f"{{{STANZAS}}}thread",
         *STATES,
-        receipts.ReceiptRequest.xml.tag,
-        chat_markers.Markable.xml.tag,
-        stanza_ids.OriginId.xml.tag,
-        stanza_ids.StanzaId.xml.tag,
+        receipts.ReceiptRequest.xml_tag,
+        chat_markers.Markable.xml_tag,
+        stanza_ids.OriginId.xml_tag,
+        stanza_ids.StanzaId.xml_tag,
         # The mark of an archive, from before XEP-0359.
         "{urn:xmpp:mam:tmp}archived",
         # The nickname of the author, for clients without a roster entry (XEP-0172).
@@ -110,21 +110,21 @@ _KNOWN_TO_CHANGE_NOTHING: Final = frozenset(
         "{http://jabber.org/protocol/amp}amp",
         "{jabber:x:expire}x",
         "{urn:xmpp:ephemeral:0}ephemeral",
-        occupant_ids.OccupantId.xml.tag,
+        occupant_ids.OccupantId.xml_tag,
         # How the text is shown: hidden at first (XEP-0382), in bold (XEP-0394).
         "{urn:xmpp:spoiler:0}spoiler",
         "{urn:xmpp:markup:0}markup",
         # Replies, whose quotation is removed (XEP-0461, XEP-0428).
-        message_replies.Reply.xml.tag,
-        fallback.Fallback.xml.tag,
+        message_replies.Reply.xml_tag,
+        fallback.Fallback.xml_tag,
     )
 )
 _CLAUSES: Final = {
-    message_correction.Replace.xml.tag: "it corrects an earlier message",
-    message_retraction.Retract.xml.tag: "it retracts an earlier message",
-    message_retraction.ApplyTo.xml.tag: "it retracts an earlier message",
-    explicit_encryption.Encryption.xml.tag: "it is encrypted",
-    reactions.Reactions.xml.tag: "it is a reaction",
+    message_correction.Replace.xml_tag: "it corrects an earlier message",
+    message_retraction.Retract.xml_tag: "it retracts an earlier message",
+    message_retraction.ApplyTo.xml_tag: "it retracts an earlier message",
+    explicit_encryption.Encryption.xml_tag: "it is encrypted",
+    reactions.Reactions.xml_tag: "it is a reaction",
     _SUBJECT: "it has a subject",
 }
 _ENCRYPTIONS: Final = {
@@ -155,11 +155,33 @@ _ME: Final = "/me "
 _FOR_OTHERS: Final = "a part of its text is only for other clients"
 _LONGEST_NAME: Final = 60
 _LATE: Final = timedelta(minutes=1)
-_DELAYS: Final = (delay.Delay.xml.tag, delay.LegacyDelay.xml.tag)
+_DELAYS: Final = (delay.Delay.xml_tag, delay.LegacyDelay.xml_tag)
 _BLANK: Final = frozenset("\u034f\u115f\u1160\u2800\u3164\ufe0e\ufe0f\uffa0")
 """Fillers and variation selectors, which are letters, marks and symbols to Unicode."""
 _UNITS: Final = (("utf-32-le", 4), ("utf-16-le", 2), ("utf-8", 1))
 """Encodings whose units clients count, and the bytes of a unit."""
+
+
+class _Children:
+    """The children of a message. Those that it does not have are not looked for."""
+
+    def __init__(self, stanza: Incoming) -> None:
+        self.stanza = stanza
+        self.names = stanza.child_names
+        self.own = set(self.names)
+
+    def first(self, cls: type[P]) -> P | None:
+        """Return the first child that is a `cls`; None if it does not match its declaration."""
+        if cls.xml_tag not in self.own:
+            return None
+        try:
+            return self.stanza.payload(cls)
+        except ContentError:
+            return None
+
+    def all(self, cls: type[P]) -> list[P]:
+        """Return all children that are a `cls` and match its declaration."""
+        return self.stanza.payloads(cls) if cls.xml_tag in self.own else []
 
 
 def parse_message(stanza: Incoming, sender: JID, to: JID, now: datetime) -> InboundMessage:
@@ -167,23 +189,24 @@ def parse_message(stanza: Incoming, sender: JID, to: JID, now: datetime) -> Inbo
 
     It never fails: an element that does not match its declaration is treated as unknown.
     """
-    names = stanza.child_names
-    own = set(names)
+    children = _Children(stanza)
+    names, own = children.names, children.own
+    principal = sender.bare
     type_ = cast("MessageType", stanza.type)
     thread = stanza.text_of("thread")
-    actor = _actor(stanza, sender, own)
-    reply = _decoded(stanza, message_replies.Reply)
+    actor = _actor(children, sender, principal)
+    reply = children.first(message_replies.Reply)
     body = stanza.text_of("body", stanza.lang)
     # Some web clients send the formatted text alone.
     body = stanza.inner_text(_XHTML) if body is None else body
-    attachments = _attachments(stanza, body or "")
-    sent_at = _sent_at(stanza)
+    attachments = _attachments(children, body or "")
+    sent_at = _sent_at(children)
     delayed = not own.isdisjoint(_DELAYS) and not _is_recent(sent_at, now)
     # A delay that does not count changes nothing.
     said = names if delayed else [name for name in names if name not in _DELAYS]
-    text, quotation, unclear = _authored_text(stanza, said, body, reply)
-    encryption = _encryption(stanza, names, body)
-    retracts = _retracts(stanza)
+    text, quotation, unclear = _authored_text(children, said, body, reply)
+    encryption = _encryption(children, names, body)
+    retracts = _retracts(children)
     text = _without_urls(text, attachments)
     if encryption or retracts:
         text = ""  # the text is for clients that lack the feature
@@ -192,10 +215,11 @@ def parse_message(stanza: Incoming, sender: JID, to: JID, now: datetime) -> Inbo
     room = actor.room if isinstance(actor, Occupant) else None
     return InboundMessage(
         id=stanza.id,
-        origin_id=_id_of(stanza, stanza_ids.OriginId),
-        stanza_id=_stanza_id(stanza, to.bare if room is None else room),
+        origin_id=_id_of(children, stanza_ids.OriginId),
+        stanza_id=_stanza_id(children, to.bare if room is None else room),
         type=type_,
         sender=sender,
+        principal=principal,
         actor=actor,
         conversation=_conversation(actor, sender, to, type_, thread),
         reply_to=ReplyAddress(
@@ -210,23 +234,23 @@ def parse_message(stanza: Incoming, sender: JID, to: JID, now: datetime) -> Inbo
         is_action=is_action,
         language=stanza.lang,
         unclear=unclear,
-        replaces=_id_of(stanza, message_correction.Replace),
+        replaces=_id_of(children, message_correction.Replace),
         retracts=retracts,
         replies_to=None if reply is None else _reference(reply, sender, to),
         quotation=quotation,
-        reacted=_reacted(stanza),
-        selected=_id_of(stanza, quick_responses.ActionSelected),
+        reacted=_reacted(children),
+        selected=_id_of(children, quick_responses.ActionSelected),
         attachments=attachments,
         encryption=encryption,
         delayed=delayed,
         sent_at=sent_at,
         copy=next((copy for name, copy in _COPIES if name in own), None),
         from_agent=any(name.startswith(_OF_AGENTS) for name in names),
-        received=_received(stanza),
-        displayed=_id_of(stanza, chat_markers.Displayed)
-        or _id_of(stanza, chat_markers.Acknowledged),
-        wants_receipt=receipts.ReceiptRequest.xml.tag in own,
-        markable=chat_markers.Markable.xml.tag in own,
+        received=_received(children),
+        displayed=_id_of(children, chat_markers.Displayed)
+        or _id_of(children, chat_markers.Acknowledged),
+        wants_receipt=receipts.ReceiptRequest.xml_tag in own,
+        markable=chat_markers.Markable.xml_tag in own,
     )
 
 
@@ -260,10 +284,10 @@ def _is_invisible(character: str) -> bool:
     return character.isspace() or unicodedata.category(character) == "Cf"
 
 
-def _sent_at(stanza: Incoming) -> datetime | None:
+def _sent_at(children: _Children) -> datetime | None:
     """Return when a delayed message was first sent; None if it was not, or nobody knows."""
-    times = [late.time for late in stanza.payloads(delay.ReceivedDelay)]
-    times += [late.time for late in stanza.payloads(delay.LegacyDelay)]
+    times = [late.time for late in children.all(delay.ReceivedDelay)]
+    times += [late.time for late in children.all(delay.LegacyDelay)]
     return min((time for time in times if time is not None), default=None)
 
 
@@ -272,34 +296,34 @@ def _is_recent(sent_at: datetime | None, now: datetime) -> bool:
     return sent_at is not None and abs(now - sent_at) <= _LATE
 
 
-def _actor(stanza: Incoming, sender: JID, names: set[str]) -> Actor:
-    in_room = stanza.type == "groupchat" or _MUC_USER in names
+def _actor(children: _Children, sender: JID, bare: JID) -> Actor:
+    in_room = children.stanza.type == "groupchat" or _MUC_USER in children.own
     if not in_room:
-        return Account(sender.bare)
-    known = _id_of(stanza, occupant_ids.OccupantId)
-    return Occupant(sender.bare, sender.resource or "", known)
+        return Account(bare)
+    known = _id_of(children, occupant_ids.OccupantId)
+    return Occupant(bare, sender.resource or "", known)
 
 
 def _conversation(
     actor: Actor, sender: JID, to: JID, type_: MessageType, thread: str | None
 ) -> Conversation:
     if isinstance(actor, Account):
-        return Conversation(to.bare, sender.bare, thread=thread)
+        return Conversation(to.bare, actor.jid, thread=thread)
     if type_ == "groupchat":
         return Conversation(to.bare, actor.room, in_room=True, thread=thread)
     return Conversation(to.bare, sender, thread=thread)
 
 
 def _authored_text(
-    stanza: Incoming, names: Sequence[str], body: str, reply: message_replies.Reply | None
+    children: _Children, names: Sequence[str], body: str, reply: message_replies.Reply | None
 ) -> tuple[str, str | None, str | None]:
     """Return the author's text, what it quotes, and why the text may not be everything that the
     author says.
     """
-    unclear = _unclear(stanza, names, body)
-    fallbacks = stanza.payloads(fallback.Fallback)
-    replies = names.count(message_replies.Reply.xml.tag)
-    if replies > (reply is not None) or len(fallbacks) < names.count(fallback.Fallback.xml.tag):
+    unclear = _unclear(children, names, body)
+    fallbacks = children.all(fallback.Fallback)
+    replies = names.count(message_replies.Reply.xml_tag)
+    if replies > (reply is not None) or len(fallbacks) < names.count(fallback.Fallback.xml_tag):
         unclear = unclear or _FOR_OTHERS
     features = {_split(name)[0] for name in names} & _REPLACED_BY
     cut: list[fallback.FallbackBody] = []
@@ -367,12 +391,13 @@ def _without_spaces(text: str) -> str:
     return "".join(text.split())
 
 
-def _unclear(stanza: Incoming, names: Sequence[str], body: str) -> str | None:
+def _unclear(children: _Children, names: Sequence[str], body: str) -> str | None:
+    stanza = children.stanza
     # An element that selects something alone is interpreted, if there is exactly one.
     choices = [
-        cls.xml.tag
+        cls.xml_tag
         for cls in (quick_responses.ActionSelected, reactions.Reactions)
-        if stanza.payloads(cls)
+        if children.all(cls)
     ]
     for name in names:
         if name in _KNOWN_TO_CHANGE_NOTHING or name in choices:
@@ -384,6 +409,8 @@ def _unclear(stanza: Incoming, names: Sequence[str], body: str) -> str | None:
         return _clause(name)
     if sum(map(names.count, choices)) > 1:
         return "it chooses more than one thing"
+    if len(children.own) == len(children.names):
+        return None
     if len({each.strip() for each in stanza.texts_of("body")} - {""}) > 1:
         return "it says different things in several languages"
     if len(set(stanza.texts_of("thread"))) > 1:
@@ -412,23 +439,23 @@ def _reference(reply: message_replies.Reply, sender: JID, to: JID) -> Reference:
     return Reference(reply.id, ours)
 
 
-def _reacted(stanza: Incoming) -> Reacted | None:
-    found = _decoded(stanza, reactions.Reactions)
+def _reacted(children: _Children) -> Reacted | None:
+    found = children.first(reactions.Reactions)
     if found is None:
         return None
     return Reacted(found.id, frozenset(emoji.strip() for emoji in found.emoji))
 
 
-def _retracts(stanza: Incoming) -> str | None:
-    found = _id_of(stanza, message_retraction.Retract)
-    legacy = _decoded(stanza, message_retraction.ApplyTo)
+def _retracts(children: _Children) -> str | None:
+    found = _id_of(children, message_retraction.Retract)
+    legacy = children.first(message_retraction.ApplyTo)
     return legacy.id if found is None and legacy is not None and legacy.retract else found
 
 
-def _encryption(stanza: Incoming, names: Sequence[str], body: str) -> str | None:
-    if _is_for_programs(stanza, names):
+def _encryption(children: _Children, names: Sequence[str], body: str) -> str | None:
+    if _is_for_programs(children, names):
         return None
-    named = _decoded(stanza, explicit_encryption.Encryption)
+    named = children.first(explicit_encryption.Encryption)
     if named is not None:
         name = _ENCRYPTIONS.get(named.namespace) or named.name or "an encryption"
         return "".join(one for one in name[:_LONGEST_NAME] if one.isprintable())
@@ -439,33 +466,33 @@ def _encryption(stanza: Incoming, names: Sequence[str], body: str) -> str | None
     return "OTR" if body.startswith(_OTR) else None
 
 
-def _is_for_programs(stanza: Incoming, names: Sequence[str]) -> bool:
+def _is_for_programs(children: _Children, names: Sequence[str]) -> bool:
     """Return whether an encrypted message has no text for a person.
 
     Clients send keys, and chat states that are also encrypted, when nobody has written anything.
     """
-    contents = [one.payload for one in stanza.payloads(omemo.Encrypted)]
-    contents += [one.payload for one in stanza.payloads(omemo.LegacyEncrypted)]
+    contents = [one.payload for one in children.all(omemo.Encrypted)]
+    contents += [one.payload for one in children.all(omemo.LegacyEncrypted)]
     if not contents or _BODY in names:
         return False
-    return hints.NoStore.xml.tag in names or not any(contents)
+    return hints.NoStore.xml_tag in names or not any(contents)
 
 
-def _attachments(stanza: Incoming, body: str) -> tuple[Attachment, ...]:
+def _attachments(children: _Children, body: str) -> tuple[Attachment, ...]:
     """Return the files, each once: many clients send a URL in two or three forms."""
     found: dict[str, Attachment] = {}
-    for shared in stanza.payloads(file_sharing.FileSharing):
+    for shared in children.all(file_sharing.FileSharing):
         for url in _best([source.target for source in shared.sources.urls]) or ("",):
             found[url] = _described(url, shared.file)
-    for reference in stanza.payloads(media_sharing.Reference):
+    for reference in children.all(media_sharing.Reference):
         if reference.media is not None:
             for one in _shared_inline(reference.media):
                 found.setdefault(one.url, one)
-    for link in stanza.payloads(out_of_band.OutOfBand):
+    for link in children.all(out_of_band.OutOfBand):
         found.setdefault(link.url, Attachment(url=link.url, description=link.desc))
     for url in _ENCRYPTED_FILE.findall(body):
         found.setdefault(url, Attachment(url=url))
-    about = _decoded(stanza, file_sharing.File)
+    about = children.first(file_sharing.File)
     if about is not None and len(found) == 1:
         (only,) = found.values()
         if only.name is None:  # Fluux describes the only link beside it
@@ -490,23 +517,23 @@ def _described(url: str, file: file_sharing.File | media_sharing.File) -> Attach
     return Attachment(url=url, name=file.name, media_type=file.media_type, size=file.size)
 
 
-def _received(stanza: Incoming) -> str | None:
-    found = _decoded(stanza, receipts.Received)
+def _received(children: _Children) -> str | None:
+    found = children.first(receipts.Received)
     if found is None:
-        return _id_of(stanza, chat_markers.Received)
-    return found.id or stanza.id
+        return _id_of(children, chat_markers.Received)
+    return found.id or children.stanza.id
 
 
-def _stanza_id(stanza: Incoming, by: JID) -> str | None:
+def _stanza_id(children: _Children, by: JID) -> str | None:
     """Return the id assigned by the one entity that is known to remove forged ones."""
-    for one in stanza.payloads(stanza_ids.StanzaId):
+    for one in children.all(stanza_ids.StanzaId):
         if one.by == str(by):
             return one.id
     return None
 
 
-def _id_of(stanza: Incoming, cls: type[_WithId]) -> str | None:
-    found = _decoded(stanza, cls)
+def _id_of(children: _Children, cls: type[_WithId]) -> str | None:
+    found = children.first(cls)
     return None if found is None else found.id
 
 
@@ -514,10 +541,3 @@ def _split(name: str) -> tuple[str, str]:
     """Return the namespace and the local name of a name in Clark notation."""
     namespace, _, local = name.removeprefix("{").rpartition("}")
     return namespace, local
-
-
-def _decoded(stanza: Incoming, cls: type[P]) -> P | None:
-    try:
-        return stanza.payload(cls)
-    except ContentError:
-        return None

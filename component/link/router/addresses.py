@@ -84,6 +84,10 @@ class ComponentAddresses:
         """Return the bare address at which an agent speaks."""
         return JID(agent, self._domain.domain)
 
+    def agent_address(self, address: JID) -> JID:
+        """Return the bare address of the agent that speaks at an address."""
+        return JID(address.local or self._default_agent, self._domain.domain)
+
 
 class AccountAddresses:
     """The address of a client: one account with one agent.
@@ -129,6 +133,10 @@ class AccountAddresses:
         return self._agent
 
     def address_of(self, agent: str) -> JID:
+        """Return the account."""
+        return self._account
+
+    def agent_address(self, address: JID) -> JID:
         """Return the account."""
         return self._account
 

@@ -44,7 +44,7 @@ class Calls:
         outbox: sends them.
         default: the address that asks unless another one is given.
         timeout_s: seconds to wait for an answer unless another time is given.
-        known_errors: the application conditions to decode from an error unless others are given.
+        known_errors: the application conditions that are decoded from errors.
         tag: identifies this instance at the beginning of each id; empty if it is the only one.
     """
 
@@ -72,7 +72,6 @@ class Calls:
         *,
         from_: JID | None = None,
         timeout_s: float | None = None,
-        known_errors: tuple[type[Payload], ...] | None = None,
     ) -> P:
         """Send an IQ and return the payload of its result. If it fails or is cancelled before the
         IQ was sent, the IQ is withdrawn.
@@ -83,7 +82,7 @@ class Calls:
                 answer cannot be read; ``undefined-condition`` when it is no ``expected``.
         """
         iq = IQ(type=type_, id=self._new_id(), to=to, from_=from_ or self._default, payload=payload)
-        answer = await self._answer(iq, to, timeout_s, known_errors)
+        answer = await self._answer(iq, to, timeout_s)
         return _expect(expected, answer)
 
     async def call_any(
@@ -94,13 +93,12 @@ class Calls:
         expected: tuple[type[P], ...],
         *,
         from_: JID | None = None,
-        known_errors: tuple[type[Payload], ...] | None = None,
     ) -> P:
         """Send an IQ whose result has one of several payloads, like `call`. Raises NoAnswerError if
         none came.
         """
         iq = IQ(type=type_, id=self._new_id(), to=to, from_=from_ or self._default, payload=payload)
-        answer = await self._answer(iq, to, None, known_errors)
+        answer = await self._answer(iq, to, None)
         present = [each for each in expected if each.xml.tag in answer.child_names]
         return _expect((present or expected)[0], answer)
 
@@ -112,20 +110,13 @@ class Calls:
         expected: type[P],
         *,
         from_: JID | None = None,
-        known_errors: tuple[type[Payload], ...] | None = None,
     ) -> P | None:
         """Send an IQ whose result may have no payload, like `call`; return None if it has none."""
         iq = IQ(type=type_, id=self._new_id(), to=to, from_=from_ or self._default, payload=payload)
-        answer = await self._answer(iq, to, None, known_errors)
+        answer = await self._answer(iq, to, None)
         return _expect(expected, answer) if answer.payload_names else None
 
-    async def _answer(
-        self,
-        iq: IQ,
-        to: JID,
-        timeout_s: float | None,
-        known_errors: tuple[type[Payload], ...] | None,
-    ) -> Incoming:
+    async def _answer(self, iq: IQ, to: JID, timeout_s: float | None) -> Incoming:
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         call, delivery = _Call(), Delivery()
         key = (iq.id, to)
@@ -142,7 +133,7 @@ class Calls:
         if isinstance(answer, StanzaError):
             raise answer
         if answer.type == "error":
-            raise answer.error(self._known_errors if known_errors is None else known_errors)
+            raise answer.error(self._known_errors)
         return answer
 
     def answered(self, stanza: Incoming) -> bool:

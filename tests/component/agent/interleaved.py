@@ -31,7 +31,7 @@ from component.models.protocol import Completion, ModelRequest
 from component.store.database import Database
 from component.store.errors import StorageError
 from component.store.sqlite import SQLite
-from component.store.writes import Queued
+from component.store.writes import Queued, read_once
 from tests.component.agent.world import Suspicious, World
 from xep.jid import JID
 
@@ -62,7 +62,7 @@ class PacedStorage:
 
     async def read(self, op: Callable[[Database], T]) -> T:
         await self._before()
-        found = self._database.read(op)
+        found = read_once(self._database, op)
         await self._pace()
         return found
 
@@ -76,7 +76,7 @@ class PacedStorage:
         write = Queued(op)
         with anyio.CancelScope(shield=True):
             await self._pace()
-            self._database.write([write])
+            self._database.commit([write])
             await self._pace()
         if write.error is not None:
             raise write.error
@@ -220,8 +220,9 @@ class Paced(World):
         yield self.conversations
 
     async def rows(self) -> list[str]:
-        found = self.paced._database.read(
-            lambda db: db.execute("SELECT id FROM turns ORDER BY created").fetchall()
+        found = read_once(
+            self.paced._database,
+            lambda db: db.execute("SELECT id FROM turns ORDER BY created").fetchall(),
         )
         return [row[0] for row in found]
 
@@ -229,7 +230,7 @@ class Paced(World):
         """The rows that wait for nothing, and whose turn does not."""
         known = self.conversations._conversations.values()
         parked = {turn for one in known for turn in one.parked.ids}
-        found = self.paced._database.read(partial(rows.of_home, home="here"))
+        found = read_once(self.paced._database, partial(rows.of_home, home="here"))
         return [
             row.request.id
             for row in found

@@ -114,7 +114,7 @@ SHOWN = (
     "<body>May I empty the folder *Archive*?",
     "within 24",
     "<body>No, because Romeo still needs it.</body>",
-    "<body>Denied. ",
+    "<body>Denied: ",
     "<denied xmlns='urn:fluux:agent:0#errors'/>",
     "because Romeo still needs it.</text>",
     "value='approve'>",
@@ -123,7 +123,7 @@ SHOWN = (
     "node='skill/trip-cost' action='execute'/>",
     "<x xmlns='jabber:x:data' type='form'>",
     "<value>far</value>",
-    "kilometres: expected an integer.",
+    "Kilometres: expected an integer.",
     "<value>450</value>",
     "<value>about 180 euros</value>",
     # A watch and a schedule that fire.
@@ -176,7 +176,7 @@ CONVERSATION = (
     "  Juliet  empty-folder: folder Archive",
     "  Agent   May I empty the folder",
     "  Juliet  yes",
-    "  Agent   Approved. ",
+    "  Agent   Approved: ",
     "  Agent   Archive: nothing is older than 30 days any more.",
     # A reminder.
     "  Juliet  /schedule add in 2 seconds",
@@ -262,7 +262,7 @@ def test_a_model_that_wants_what_nobody_asked_for_is_denied_that(
             HELLO,
             "  Agent   May I empty the folder",
             "  Juliet  no\n",
-            "  Agent   Denied. ",
+            "  Agent   Denied: ",
             "  Agent   Then not.\n",
         ),
     )

@@ -9,7 +9,7 @@ import pytest
 from component.link.messages.delivery import Delivery
 from component.link.messages.outbound import OutboundMessage
 from component.pubsub import rows
-from component.pubsub.changes import NodeChange
+from component.pubsub.changes import NodeChange, ViewChange, retractions_event
 from component.pubsub.config import NodeConfig
 from component.pubsub.notifier import SLICE_BYTES, NodeNotifier
 from component.pubsub.rows import NodeSubscription, StoredItem
@@ -39,6 +39,7 @@ class Server:
 
     def __init__(self) -> None:
         self.sent: list[str] = []
+        self.sent_from: list[str] = []
         self.waiting: list[Delivery] = []
         self.waited_for = anyio.Event()
 
@@ -46,6 +47,7 @@ class Server:
         delivery = Watched(self)
         self.waiting.append(delivery)
         self.sent.append(message.to.to)
+        self.sent_from.append(str(message.to.from_))
         return delivery
 
     async def ready(self) -> None:
@@ -128,3 +130,35 @@ async def test_a_slice_is_limited_in_bytes(storage: Storage) -> None:
             assert await server.slice_of() == 4  # of 20 KB each
             server.take()
     assert len(set(server.sent)) == 1000
+
+
+async def test_a_change_of_a_view_is_sent_from_each_address_to_its_principal(
+    storage: Storage,
+) -> None:
+    assistant = f"assistant@{SERVICE}"
+    subscribed = [(SERVICE, "ann@a.example"), (SERVICE, "bob@a.example")]
+    subscribed.append((assistant, "ann@a.example/phone"))
+
+    def op(database: Database) -> None:
+        for service, jid in subscribed:
+            made = NodeSubscription(node="tasks", jid=jid, subid=jid, state="subscribed")
+            at = rows.NodeRows(database, service, "tasks")
+            at.put_subscription(jid.partition("/")[0], made)
+
+    await storage.write(op)
+    server = Server()
+    change = ViewChange(
+        services=(SERVICE, assistant),
+        node="tasks",
+        principal="ann@a.example",
+        event=retractions_event("tasks", ("1",)),
+        size=SLICE_BYTES,
+        type="headline",
+    )
+    async with notifying(storage, server) as notifier:
+        notifier.put(change)
+        for _ in range(2):
+            assert await server.slice_of() == 1
+            server.take()
+    assert server.sent == ["ann@a.example", "ann@a.example/phone"]
+    assert server.sent_from == [SERVICE, assistant]

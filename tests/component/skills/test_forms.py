@@ -111,7 +111,7 @@ def test_a_form_says_what_it_is_about() -> None:
     form = schema_form(SCHEMA, TYPE, title="Every", instructions="First.\n\nSecond.")
     assert (form.type, form.form_type, form.title) == ("form", TYPE, "Every")
     assert form.fields[0].type == "hidden"
-    assert form.instructions == ("First.", "Second.", "To be written as JSON: point, pairs.")
+    assert form.instructions == ("First.", "Second.", "To be written as JSON: Point, Pairs.")
 
 
 def test_a_field_for_each_property_in_their_order() -> None:
@@ -195,7 +195,9 @@ def test_the_range_of_an_integer(
 
 def test_titles_descriptions_and_what_is_required() -> None:
     assert field("topic").label == "Topic"
-    assert field("count").label == "count"
+    assert field("count").label == "Count"
+    named = schema_form(one({"type": "string"}) | {"properties": {"postal_code": {}}}, None)
+    assert named.fields[0].label == "Postal code"
     assert field("count").desc == "How many."
     assert field("topic").desc is None
     assert [name for name, each in fields(schema_form(SCHEMA, TYPE)).items() if each.required] == (
@@ -206,12 +208,50 @@ def test_titles_descriptions_and_what_is_required() -> None:
 def test_an_option_for_each_value() -> None:
     assert [option.value for option in field("colour").options] == ["red", "blue"]
     assert [option.value for option in field("level").options] == ["1", "2"]
-    assert [option.value for option in field("sure").options] == ["true", "false"]
+    assert [option.value for option in field("sure").options] == ["(none)", "true", "false"]
+
+
+def test_every_option_has_a_label_and_a_value() -> None:
+    """Converse shows an empty line for an option without one; profanity crashes if a value is
+    empty.
+    """
+    assert [option.label for option in field("colour").options] == ["red", "blue"]
+    assert [option.label for option in field("sure").options] == ["(none)", "true", "false"]
+    (found,) = schema_form(one({"enum": ["", "a"]}), None).fields
+    assert [option.label for option in found.options] == ["(empty)", "a"]
+    assert [option.value for option in found.options] == ["(empty)", "a"]
+    (found,) = schema_form(one({"enum": ["", "a"], "default": ""}), None).fields
+    assert found.values == ("(empty)",)
+
+
+@pytest.mark.parametrize(
+    ("declared", "required", "offered"),
+    [
+        ({"enum": ["a"]}, False, True),
+        ({"enum": ["a"]}, True, False),
+        ({"enum": ["a"], "default": "a"}, False, False),
+        ({"enum": ["a", None], "default": "a"}, False, True),
+        ({"enum": ["a", None]}, True, True),
+        ({"enum": ["", "a"]}, False, False),
+    ],
+)
+def test_a_choice_that_can_be_left_out_has_an_option_for_it(
+    declared: dict[str, Any], required: bool, offered: bool
+) -> None:
+    """A browser chooses the first option by itself."""
+    schema = one(declared, required=required)
+    (found,) = schema_form(schema, None).fields
+    assert (found.options[0].label == "(none)") is offered
+    if offered:
+        assert found.options[0].value == "(none)"
+        assert read(schema, "(none)") == read(schema, "") != "a"
+    else:
+        assert reason(schema, "(none)").startswith("expected one of")
 
 
 def test_titled_constants_are_labelled_options() -> None:
     parts = [{"const": "a", "title": "First"}, {"const": "b", "title": "Second"}]
-    (found,) = schema_form(one({"oneOf": parts}), None).fields
+    (found,) = schema_form(one({"oneOf": parts}, required=True), None).fields
     assert [(each.value, each.label) for each in found.options] == [("a", "First"), ("b", "Second")]
 
 
@@ -240,7 +280,7 @@ def test_what_was_given_comes_back_as_it_was_with_the_reason() -> None:
     assert form["count"].values == ("many",)
     assert form["count"].desc == "Expected an integer. How many."
     assert form["limit"].values == ("",)
-    assert form["other"].values == ()
+    assert form["other"].values == ("(none)",)
 
 
 def test_a_text_of_several_lines_gets_the_room_for_it() -> None:
@@ -492,8 +532,30 @@ def test_a_required_field_left_empty(schema: dict[str, Any]) -> None:
     assert reason(one(schema, required=True), "") == "is required"
 
 
+@pytest.mark.parametrize(
+    ("format_", "text", "value"),
+    [
+        ("date", "2026-12-24", "2026-12-24"),
+        ("date", "2026-12-24T19:30", "2026-12-24"),
+        ("date-time", "2026-12-24T19:30", "2026-12-24T19:30:00"),
+        ("date-time", "2026-12-24T19:30:05+01:00", "2026-12-24T19:30:05+01:00"),
+    ],
+)
+def test_a_date_or_time_is_read_as_browsers_write_it(format_: str, text: str, value: str) -> None:
+    schema = one({"type": "string", "format": format_})
+    form = Form(type="submit", fields=(filled("a", text),))
+    assert msgspec.json.decode(form_values(form, schema)) == {"a": value}
+    assert read(one({"type": "string"}), text) == text
+
+
+def test_a_date_that_cannot_be_read_is_refused_with_an_example() -> None:
+    date = one({"type": "string", "format": "date"})
+    assert reason(date, "tomorrow") == "expected a date such as 2026-12-24"
+
+
 def test_an_empty_text_can_be_a_choice() -> None:
     assert read(one({"enum": ["", "a"]}), "") == ""
+    assert read(one({"enum": ["", "a"]}), "(empty)") == ""
     assert read(one({"type": "array", "items": {"enum": ["", "a"]}}), "", "a") == ["", "a"]
 
 

@@ -1,11 +1,18 @@
 """An outage of the database: one line a minute for all features, and one at its end."""
 
+import threading
 from datetime import UTC, datetime
+from pathlib import Path
 
+import anyio
+import anyio.to_thread
 import pytest
 import structlog
 from structlog.testing import capture_logs
 
+from component.app.schema import SCHEMA
+from component.store import Storage
+from component.store.database import Database
 from component.store.errors import ConflictError, StorageError
 from component.store.outages import Outages, log_failure
 
@@ -85,3 +92,24 @@ def test_lines_of_features_are_left_to_the_outage(outages: Outages) -> None:
         ("debug", FULL),
         ("warning", "a file is missing"),
     ]
+
+
+@pytest.mark.anyio
+async def test_the_present_outage_is_known_although_other_writes_wait_for_the_database(
+    tmp_path: Path,
+) -> None:
+    go_on = threading.Event()
+    async with Storage.open(SCHEMA, tmp_path) as storage, anyio.create_task_group() as group:
+        storage._outages.failed("writes", StorageError("The server is away."))
+        begun = threading.Event()
+
+        def write(_: Database) -> None:
+            begun.set()
+            go_on.wait()
+
+        group.start_soon(storage.write, write)
+        await anyio.to_thread.run_sync(begun.wait)
+        found = await storage.find_outage(within_s=0.01)
+        go_on.set()
+    assert found is not None
+    assert found.reason == "The server is away."

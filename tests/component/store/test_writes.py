@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from component.app.schema import SCHEMA
 from component.store import Storage, StorageError
 from component.store.database import Database
-from component.store.writes import TOGETHER, Queued
+from component.store.storage import TOGETHER
+from component.store.writes import Queued
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 Open = Callable[..., AbstractAsyncContextManager[Storage]]
@@ -370,7 +371,7 @@ class Flaky:
         self.failures = failures
         self.ran: list[int] = []
 
-    def write(self, writes: Any) -> None:
+    def commit(self, writes: Any, /) -> None:
         if self.failures:
             self.failures -= 1
             raise StorageError("The disk is full.")

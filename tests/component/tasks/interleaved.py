@@ -27,7 +27,7 @@ from component.store.clock import SteadyClock
 from component.store.database import Database, Rows, Value
 from component.store.errors import StorageError
 from component.store.sqlite import SQLite
-from component.store.writes import Queued
+from component.store.writes import Queued, read_once
 from component.tasks import events, leases
 from component.tasks.service import TaskService
 from tests.component.tasks.interleaved_skills import Stage
@@ -143,7 +143,7 @@ class PacedStorage:
         await checkpoint()
         await self._pace()
         self._refuse()
-        found = self._database.read(lambda db: op(_Shared(db, [])))
+        found = read_once(self._database, lambda db: op(_Shared(db, [])))
         await self._pace()
         return found
 
@@ -166,7 +166,7 @@ class PacedStorage:
                         raise
                 notified: list[str] = []
                 write = Queued(lambda db: op(_Shared(db, notified)))
-                self._database.write([write])
+                self._database.commit([write])
         with anyio.CancelScope(shield=True):
             if write.error is None:
                 self._bus.notify(notified)

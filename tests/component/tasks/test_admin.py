@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from component.app.schema import SCHEMA
 from component.store.database import Database
 from component.store.postgres import PostgreSQL
-from component.store.writes import Queued
+from component.store.writes import Queued, read_once
 from component.tasks import admin
 from component.tasks.admin import Counts
 from component.tasks.changes import TRANSITIONS
@@ -67,7 +67,7 @@ def test_the_numbers_follow_every_change(
 
 def _written(engine: PostgreSQL, op: Callable[[Database], object]) -> None:
     write: Queued[object] = Queued(op)
-    engine.write([write])
+    engine.commit([write])
     assert write.error is None
 
 
@@ -82,17 +82,17 @@ def test_connections_that_have_gone_are_added_up(migrated_url: str) -> None:
     other = PostgreSQL.open(migrated_url, SCHEMA)
     for engine, task in ((here, "t-mine"), (other, "t-theirs")):
         _written(engine, lambda db, task=task: Ledger(db).add(task, state="running"))  # type: ignore[misc]  # as above
-    before = here.read(admin.count)
+    before = read_once(here, admin.count)
     assert (before.failed, before.running) == (3, 2)
     # The server may still be at the end of a connection that was closed.
     while True:
         _written(here, fold_counts)
-        shards = here.read(lambda db: db.execute(rows).fetchone())
+        shards = read_once(here, lambda db: db.execute(rows).fetchone())
         assert shards is not None
         if shards[0] == 2:  # of those that are open
             break
-    assert here.read(admin.count) == before
+    assert read_once(here, admin.count) == before
     _written(other, lambda db: db.execute("DELETE FROM tasks WHERE state = 'failed'"))
-    assert here.read(admin.count) == Counts(running=2, queued=2)
+    assert read_once(here, admin.count) == Counts(running=2, queued=2)
     here.close()
     other.close()

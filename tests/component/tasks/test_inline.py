@@ -15,10 +15,9 @@ from component.skills.calling import Threads, call_inline
 from component.skills.params import prepare_texts
 from component.tasks import inline
 from component.tasks.events import TaskRecords
-from component.tasks.gate import Approvers, Gate
+from component.tasks.gate import Approvers, Gate, SkillAccess
 from component.tasks.inline import InlineRequests
 from component.tasks.outputs import result_of
-from component.tasks.protocol import SkillAccess
 from component.tasks.request import SMALL, UNNAMED_WINDOW_S, Request, key_of
 from tests.component.tasks.world import AGENT, ANN, BOB, Nobody
 from xep.binding import encode, read

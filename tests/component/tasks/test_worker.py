@@ -10,8 +10,9 @@ import pytest
 
 from component.skills.calling import Threads
 from component.tasks.changes import TaskRuntime
+from component.tasks.gate import SkillAccess
 from component.tasks.leases import Slot
-from component.tasks.protocol import SkillAccess, TaskLimits
+from component.tasks.protocol import TaskLimits
 from component.tasks.worker import Worker
 from xep.stanza_error import StanzaError
 

@@ -18,17 +18,8 @@ from component.policy.flows import Flows
 from component.skills import Skill, View
 from component.skills.calling import Threads
 from component.store import Storage
-from component.tasks.gate import Approvers, Gate
-from component.tasks.protocol import (
-    AskModel,
-    DeletedTask,
-    Notice,
-    Share,
-    SkillAccess,
-    TaskLimits,
-    no_model,
-    nowhere,
-)
+from component.tasks.gate import Approvers, AskModel, Gate, SkillAccess, no_model
+from component.tasks.protocol import DeletedTask, Notice, Share, TaskLimits, nowhere
 from component.tasks.request import Confirmation, Request, request_from
 from component.tasks.rows import TERMINAL
 from component.tasks.service import Clocks, TaskService

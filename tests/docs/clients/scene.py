@@ -22,7 +22,9 @@ ARRIVES_S = 2.0
 """Seconds until a message that a client shows as sent has arrived, on a busy machine too."""
 SKILLS = '''
 from pathlib import Path
+from typing import Annotated, Literal
 import anyio
+from msgspec import Meta
 from component.skills import skill
 
 @skill(name="weather", read_only=True, open_world=False)
@@ -33,10 +35,23 @@ async def weather(city: str) -> str:
         await anyio.sleep(0.02)
     return f"Sunny in {city}."
 
-@skill(name="empty-folder", title="Empty a folder")
+@skill(
+    name="empty-folder", title="Empty a folder", question="May I empty the folder {folder}?"
+)
 def empty_folder(folder: str) -> str:
     """Delete all mails in a folder."""
     return f"{folder} is empty."
+
+Guests = Annotated[int, Meta(ge=1, le=12, description="From 1 to 12.")]
+Time = Annotated[str, Meta(description="Such as 19:30.")]
+Place = Literal["Inside", "On the terrace", "At the bar"]
+
+@skill(name="book-table", title="Book a table", destructive=False)
+def book_table(
+    guests: Guests, time: Time, place: Place | None = None, vegetarian: bool = False
+) -> str:
+    """Book a table in the restaurant for this evening."""
+    return f"A table for {guests} is booked."
 '''
 
 

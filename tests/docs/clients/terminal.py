@@ -67,7 +67,7 @@ class Terminal:
         console.print(Text.from_ansi(shown), end="")
         page = file.with_suffix(".html")
         page.write_text(console.export_html(theme=DIMMED_MONOKAI, code_format=_HTML))
-        take_page(page, file, (COLUMNS * 9 + 26, LINES * 19 + 16))
+        take_page(page, file, (COLUMNS * 9 + 12, LINES * 19 + 16))
         page.unlink()
 
     def _tmux(self, *arguments: str) -> str:
@@ -82,6 +82,7 @@ def take_page(page: Path, file: Path, size: tuple[int, int]) -> None:
     width, height = size
     command = [
         *(program, "--headless", "--no-sandbox", "--hide-scrollbars", "--disable-gpu"),
-        *(f"--window-size={width},{height}", f"--screenshot={file}", page.as_uri()),
+        *("--force-device-scale-factor=2", f"--window-size={width},{height}"),
+        *(f"--screenshot={file}", page.as_uri()),
     ]
     subprocess.run(command, check=True, capture_output=True)

@@ -82,9 +82,7 @@ class WorkerHost(PartialHost):
 
     async def perform(self, operation: Operation, *local: Callable[[str], Any]) -> Any:
         """Perform an operation, if the skill can run again where that is necessary."""
-        if isinstance(operation, RunStep | AskPrincipal | AskModel) and not (
-            self._skill.durable or self._skill.annotations.repeatable
-        ):
+        if isinstance(operation, RunStep | AskPrincipal | AskModel) and self._skill.atomic:
             method = METHODS[type(operation)]
             raise UsageError(
                 f"The skill {self._skill.name} uses context.{method}, for which it must be able to"

@@ -187,7 +187,9 @@ async def test_a_form_that_fits_runs_the_skill(action: str | None) -> None:
     assert notes(answer) == [("info", "Add: done.")]
     assert answer.form is not None
     assert answer.form.type == "result"
-    assert field(answer, "output").values == ("5",)
+    # Not the type of the field that was filled in, whose text Converse would go on showing.
+    output = field(answer, "output")
+    assert (output.type, output.label, output.values) == ("text-multi", "Output", ("5",))
 
 
 def test_a_skill_without_parameters_runs_at_once() -> None:
@@ -213,8 +215,8 @@ async def test_a_form_that_does_not_fit_comes_back_until_it_does() -> None:
     assert again.actions == Actions(execute="complete", complete=True)
     ((type_, text),) = notes(again)
     assert type_ == "error"
-    assert "a: expected an integer" in text
-    assert "b: 10 is greater than the maximum of 9" in text
+    assert "A: expected an integer" in text
+    assert "B: 10 is greater than the maximum of 9" in text
     assert field(again, "a").values == ("two",)
     assert field(again, "a").desc == "Expected an integer. The first."
     assert field(again, "b").values == ("10",)
@@ -228,7 +230,7 @@ def test_what_only_the_skill_knows_of_its_parameters_comes_back_too() -> None:
     form = bench.begin("skill/picky")
     again = bench.ask(go_on(form, even="3"))
     assert again.status == "executing"
-    assert notes(again) == [("error", "The form is not valid. even: expected an even number.")]
+    assert notes(again) == [("error", "The form is not valid. Even: expected an even number.")]
     assert field(again, "even").desc == "Expected an even number."
     assert field(again, "even").values == ("3",)
     assert bench.ask(go_on(again, even="4")).status == "completed"
@@ -265,7 +267,7 @@ def test_work_that_becomes_a_task_says_so(state: Any, said: bool) -> None:
     assert answer.status == "completed"
     ((type_, text),) = notes(answer)
     assert type_ == "info"
-    assert "task t-1" in text
+    assert text.startswith("Now: this continues as a task.")
     assert "message" in text
     assert ("waiting for an answer" in text) is said
     assert field(answer, "task").values == ("t-1",)
@@ -482,6 +484,7 @@ class Row(msgspec.Struct, frozen=True):
 
     name: str
     often_done: int | None
+    uptime_s: int = 5
 
 
 async def _greet(asking: Asking, params: Params) -> CommandResult:
@@ -514,20 +517,35 @@ async def test_a_command_of_the_service_is_one_too() -> None:
     form = bench.begin("command/greet")
     assert form.form is not None
     assert form.form.form_type is None
-    assert form.form.instructions == ("greets.",)
+    assert form.form.instructions == ("Greets.",)
     assert field(form, "times").label == "Times"
     async with bench.bench.running():
         answer = result(Command, await bench.asked(go_on(form, name="you", times="2")))
     assert notes(answer) == [("info", f"alice@a.example at {AGENT} greets you")]
+    assert answer.form is None, "Gajim 1.7 shows nothing if there is a table"
+
+
+async def test_an_answer_of_several_lines_is_in_a_field_which_clients_scroll() -> None:
+    bench = commanding()
+    async with bench.bench.running():
+        form = bench.begin("command/greet")
+        answer = result(Command, await bench.asked(go_on(form, name="you\nand you", times="1")))
+    assert notes(answer) == [("info", "Greet: done.")]
+    said = field(answer, "answer")
+    assert (said.type, said.label) == ("text-multi", "Answer")
+    assert said.values == (f"alice@a.example at {AGENT} greets you", "and you")
+
+
+async def test_a_row_is_a_field_for_each_of_its_values() -> None:
+    bench = commanding()
+    async with bench.bench.running():
+        answer = result(Command, await bench.asked(Command(node="command/reload"), BOB))
+    assert notes(answer) == [("info", "Reloaded.")]
     assert answer.form is not None
-    assert answer.form.reported is not None
-    assert [(f.var, f.label) for f in answer.form.reported.fields] == [
-        ("name", "Name"),
-        ("often_done", "Often done"),
-    ]
-    assert [[f.values for f in item.fields] for item in answer.form.items] == [
-        [("you",), ("0",)],
-        [("you",), ("1",)],
+    assert [(f.label, f.values) for f in answer.form.fields] == [
+        ("Name", ("all",)),
+        ("Often done", ("",)),
+        ("Uptime in seconds", ("5",)),
     ]
 
 

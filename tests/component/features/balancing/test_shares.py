@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.features.balancing.shares import share_of
+from component.features.balancing.connections import share_of
 
 HELD = st.dictionaries(st.text("abcdef", min_size=1), st.integers(0, 8), min_size=1, max_size=6)
 

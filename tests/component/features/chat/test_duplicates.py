@@ -35,6 +35,7 @@ def message(
         stanza_id=stanza_id,
         type="groupchat" if in_room else "chat",
         sender=sender,
+        principal=sender.bare,
         actor=actor,
         conversation=Conversation(AGENT, ROOM if in_room else sender.bare, in_room=in_room),
         reply_to=ReplyAddress(to=str(sender), from_=AGENT, type="chat"),

@@ -18,6 +18,7 @@ def message(id_: str | None, origin: str | None = None, sender: JID = ALICE) -> 
         origin_id=origin,
         type="chat",
         sender=sender,
+        principal=sender.bare,
         actor=Account(sender.bare),
         conversation=Conversation(AGENT, sender.bare),
         reply_to=ReplyAddress(str(sender), AGENT),

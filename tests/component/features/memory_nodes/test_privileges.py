@@ -106,7 +106,7 @@ class Server:
         self.asked: list[tuple[str, JID, ForwardedIQ, JID | None]] = []
 
     async def __call__(
-        self, type_: Any, to: JID, payload: Payload, expected: Any, *, from_: Any, known_errors: Any
+        self, type_: Any, to: JID, payload: Payload, expected: Any, *, from_: Any
     ) -> Any:
         assert isinstance(payload, PrivilegedIQ)
         assert expected is Privilege

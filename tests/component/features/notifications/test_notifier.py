@@ -110,6 +110,7 @@ def receipt(of: str) -> InboundMessage:
         id="r",
         type="chat",
         sender=JID.parse(f"{JULIET}/phone"),
+        principal=JULIET,
         actor=Account(JULIET),
         conversation=conversation_with(AGENT, JULIET),
         reply_to=ReplyAddress(str(JULIET), AGENT),

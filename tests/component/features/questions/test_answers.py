@@ -92,14 +92,14 @@ async def test_a_button_of_somebody_else_decides_nothing(world: World) -> None:
 @pytest.mark.parametrize("thread", [None, "t1", "another"])
 async def test_the_only_question(world: World, body: str, thread: str | None) -> None:
     world.confirm("t1")
-    assert await world.say(body, thread=thread) == 'Approved. report: topic: "rivers"'
+    assert await world.say(body, thread=thread) == 'Approved: report: topic: "rivers".'
     assert world.state("t1") == "accepted"
 
 
 @pytest.mark.parametrize("to", [AGENT, f"{AGENT}/x"])
 async def test_no_with_a_reason(world: World, to: str) -> None:
     world.confirm("t1")
-    assert (await world.say("No, only the old ones.", to=to) or "").startswith("Denied.")
+    assert (await world.say("No, only the old ones.", to=to) or "").startswith("Denied")
     assert "only the old ones." in world.failure("t1")
 
 
@@ -118,7 +118,7 @@ async def test_a_no_counts_whatever_else_the_message_has(
 ) -> None:
     id_ = world.confirm("t1")
     said = await world.say(body.replace("{id}", id_), more=more)
-    assert (said or "").startswith("Denied.")
+    assert (said or "").startswith("Denied")
     assert world.state("t1") == "failed"
 
 
@@ -131,7 +131,7 @@ async def test_a_yes_that_goes_on_decides_nothing_and_is_told_so(world: World) -
 async def test_the_thread_names_the_question(world: World) -> None:
     world.confirm("t1", thread="one")
     world.confirm("t2", thread="two")
-    assert (await world.say("no", thread="two") or "").startswith("Denied.")
+    assert (await world.say("no", thread="two") or "").startswith("Denied")
     assert (world.state("t1"), world.state("t2")) == ("input-required", "failed")
 
 
@@ -152,7 +152,7 @@ async def test_of_several_it_asks_which(world: World, thread: str | None) -> Non
 async def test_of_several_of_ones_own_the_newest_is_meant(world: World, thread: str | None) -> None:
     world.confirm("t1", thread="both")
     world.confirm("t2", thread="both")
-    assert (await world.say("yes", thread=thread) or "").startswith("Approved.")
+    assert (await world.say("yes", thread=thread) or "").startswith("Approved")
     assert (world.state("t1"), world.state("t2")) == ("input-required", "accepted")
 
 
@@ -196,8 +196,8 @@ async def test_a_command_names_the_question(world: World) -> None:
     for number in range(1, 4):
         world.confirm(f"t{number}0")
     assert "Which one" in (await world.say("/approve c-t") or "")
-    assert (await world.say("/approve c-t1") or "").startswith("Approved.")
-    assert (await world.say("/deny c-t20 too late") or "").startswith("Denied.")
+    assert (await world.say("/approve c-t1") or "").startswith("Approved")
+    assert (await world.say("/deny c-t20 too late") or "").startswith("Denied")
     assert "too late" in world.failure("t20")
     assert "nothing after it" in (await world.say("/approve c-t30 but slowly") or "")
     assert world.state("t30") == "input-required"
@@ -269,7 +269,7 @@ async def test_a_late_word_is_told_to_be_late(world: World) -> None:
 
 async def test_a_question_is_answered_at_the_other_address_of_the_agent(world: World) -> None:
     world.confirm("t1")
-    assert await world.say("yes", to=DOMAIN) == 'Approved. report: topic: "rivers"'
+    assert await world.say("yes", to=DOMAIN) == 'Approved: report: topic: "rivers".'
     assert world.state("t1") == "accepted"
 
 
@@ -483,11 +483,11 @@ UP, DOWN, PARTY = "\U0001f44d", "\U0001f44e", "\U0001f389"
 @pytest.mark.parametrize(
     ("emoji", "state", "said"),
     [
-        ((UP,), "accepted", "Approved."),
-        ((UP + "\U0001f3fe",), "accepted", "Approved."),
-        ((UP, PARTY), "accepted", "Approved."),
-        ((DOWN,), "failed", "Denied."),
-        ((UP, DOWN), "failed", "Denied."),
+        ((UP,), "accepted", "Approved"),
+        ((UP + "\U0001f3fe",), "accepted", "Approved"),
+        ((UP, PARTY), "accepted", "Approved"),
+        ((DOWN,), "failed", "Denied"),
+        ((UP, DOWN), "failed", "Denied"),
         ((PARTY,), "input-required", None),
         ((), "input-required", None),
     ],
@@ -543,4 +543,4 @@ async def test_the_fallback_of_a_reaction_says_nothing(chat: World) -> None:
     chat.confirm("t1")
     fallback = "<fallback xmlns='urn:xmpp:fallback:0' for='urn:xmpp:reactions:0'/>"
     told = await chat.say(f"> May I?\n{UP}", more=reacts("c-t1", UP) + fallback)
-    assert (told or "").startswith("Approved.")
+    assert (told or "").startswith("Approved")

@@ -47,7 +47,7 @@ async def test_a_yes_to_what_was_withdrawn_approves_nothing_else(
     assert said.startswith("I haven't done it")
     assert 'report: topic: "the accounts", for alice@a.example, asked ' in said
     assert "(/approve c-t2 or /deny c-t2)" in said
-    assert (await chat.say("/approve c-t2") or "").startswith("Approved.")
+    assert (await chat.say("/approve c-t2") or "").startswith("Approved")
     assert chat.state("t2") == "accepted"
 
 
@@ -56,7 +56,7 @@ async def test_after_a_minute_a_yes_is_one_again(chat: World) -> None:
     chat.withdraw("t1")
     chat.confirm("t2", expires=LATER, **DANGEROUS)
     chat.ledger.now += MINUTE - 5_000
-    assert (await chat.say("yes") or "").startswith("Approved.")
+    assert (await chat.say("yes") or "").startswith("Approved")
 
 
 async def test_a_question_that_lapsed_is_in_the_way_as_well(chat: World) -> None:
@@ -84,18 +84,18 @@ async def test_what_somebody_else_decided_is_in_the_way_as_well(chat: World) -> 
 async def test_ones_own_answers_are_in_nobodys_way(chat: World) -> None:
     for number, word in enumerate(("yes", "no", "yes")):
         chat.confirm(f"t{number}")
-        assert (await chat.say(word) or "").startswith(("Approved.", "Denied."))
+        assert (await chat.say(word) or "").startswith(("Approved", "Denied"))
     chat.input("t9")
     assert await chat.say("Rhine") == "Thank you, I'll continue."
     chat.confirm("t10")
-    assert (await chat.say("yes") or "").startswith("Approved.")
+    assert (await chat.say("yes") or "").startswith("Approved")
 
 
 async def test_questions_to_others_and_of_other_agents_are_in_nobodys_way(chat: World) -> None:
     chat.confirm("t1", asked=(CAROL,))
     chat.withdraw("t1")
     chat.confirm("t2")
-    assert (await chat.say("yes") or "").startswith("Approved.")
+    assert (await chat.say("yes") or "").startswith("Approved")
 
 
 async def test_ending_and_forgetting_the_task_removes_no_evidence(chat: World) -> None:
@@ -122,7 +122,7 @@ async def test_a_yes_that_crosses_the_question_approves_nothing(chat: World) -> 
     assert "(/approve c-t2 or /deny c-t2)" in said
     assert is_open(chat)
     chat.ledger.now += 1
-    assert (await chat.say("yes") or "").startswith("Approved.")
+    assert (await chat.say("yes") or "").startswith("Approved")
 
 
 @pytest.mark.parametrize("how", ["thread", "reply", "button", "iq", "command", "whole command"])
@@ -151,7 +151,7 @@ async def test_a_no_counts_at_once(chat: World) -> None:
     chat.confirm("t1", **HARMLESS)
     chat.withdraw("t1")
     chat.confirm("t2", read=False)
-    assert (await chat.say("no") or "").startswith("Denied.")
+    assert (await chat.say("no") or "").startswith("Denied")
 
 
 # -- names that are none -------------------------------------------------------------------------
@@ -165,7 +165,7 @@ async def test_the_beginning_of_an_identifier_that_was_another_ones_names_nothin
     chat.confirm("t1b", **DANGEROUS)
     assert "not sure" in (await chat.say("/approve c-t1") or "")
     assert is_open(chat, "t1b")
-    assert (await chat.say("/approve c-t1b") or "").startswith("Approved.")
+    assert (await chat.say("/approve c-t1b") or "").startswith("Approved")
 
 
 async def test_a_reply_to_something_else_is_about_something_else(chat: World) -> None:
@@ -295,7 +295,7 @@ async def test_words_do_not_approve_what_was_withheld_from_the_person(chat: Worl
 async def test_what_was_withheld_is_not_in_the_way_of_another_question(chat: World) -> None:
     chat.confirm("t1", withheld=(ALICE,), **DANGEROUS)
     chat.confirm("t2", **HARMLESS)
-    assert (await chat.say("yes") or "").startswith("Approved.")
+    assert (await chat.say("yes") or "").startswith("Approved")
     assert is_open(chat, "t1")
 
 
@@ -314,7 +314,7 @@ async def test_words_do_not_approve_a_question_that_came_back(
     assert said.startswith("I haven't done it")
     assert "(/approve c-t2 or /deny c-t2)" in said
     assert is_open(chat)
-    assert (await chat.say("/approve c-t2") or "").startswith("Approved.")
+    assert (await chat.say("/approve c-t2") or "").startswith("Approved")
 
 
 async def test_a_text_does_not_answer_an_input_that_came_back(chat: World) -> None:
@@ -329,4 +329,4 @@ async def test_a_text_does_not_answer_an_input_that_came_back(chat: World) -> No
 async def test_the_error_of_another_person_changes_nothing(chat: World) -> None:
     chat.confirm("t2", **DANGEROUS)
     await chat.say(None, type_="error", from_="carol@c.example/phone", id_="c-t2")
-    assert (await chat.say("yes") or "").startswith("Approved.")
+    assert (await chat.say("yes") or "").startswith("Approved")

@@ -51,7 +51,7 @@ async def answers(world: World, shape: Shape, **instead: str) -> str | None:
 @of("chat")
 @pytest.mark.parametrize("word", ["ok", "yes", "Sure!"])
 async def test_a_question_is_answered_in_a_word(asked: World, shape: Shape, word: str) -> None:
-    assert (await answers(asked, shape, Good_evening=word) or "").startswith("Approved.")
+    assert (await answers(asked, shape, Good_evening=word) or "").startswith("Approved")
     assert asked.state(TASK) != "input-required"
 
 
@@ -59,7 +59,7 @@ async def test_a_question_is_answered_in_a_word(asked: World, shape: Shape, word
 async def test_a_question_is_answered_by_a_reply_or_a_reaction(asked: World, shape: Shape) -> None:
     """The one that is meant, though a second one is open."""
     asked.confirm("t2")
-    assert (await answers(asked, shape) or "").startswith("Approved.")
+    assert (await answers(asked, shape) or "").startswith("Approved")
     assert asked.state(TASK) != "input-required"
     assert asked.state("t2") == "input-required"
 
@@ -73,7 +73,7 @@ def quoting(shape: Shape, question: str) -> str:
 @of("quotation")
 async def test_a_question_is_answered_below_a_quotation(asked: World, shape: Shape) -> None:
     quoted = quoting(shape, "May I run report?")
-    assert (await answers(asked, shape._replace(xml=quoted)) or "").startswith("Approved.")
+    assert (await answers(asked, shape._replace(xml=quoted)) or "").startswith("Approved")
     assert asked.state(TASK) != "input-required"
 
 

@@ -70,7 +70,7 @@ async def test_each_question_is_declined_in_each_way(
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_confirmation_is_denied_in_each_way(chat: World, way: str) -> None:
     id_ = chat.confirm("t1")
-    assert (await decline(chat, id_, way)).startswith("Denied.")
+    assert (await decline(chat, id_, way)).startswith("Denied")
     assert "denied" in chat.failure("t1")
 
 

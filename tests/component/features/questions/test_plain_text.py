@@ -50,7 +50,7 @@ def reply(body: str, quoted: str = "> May I run report?\n", id_: str = "c-t1") -
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_a_plain_message_of_any_client_answers(chat: World, client: str) -> None:
     chat.confirm("t1")
-    assert (await chat.say("yes", more=CLIENTS[client]) or "").startswith("Approved.")
+    assert (await chat.say("yes", more=CLIENTS[client]) or "").startswith("Approved")
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -59,10 +59,10 @@ async def test_so_does_a_reply(chat: World, client: str, quoted: str) -> None:
     chat.confirm("t1")
     chat.confirm("t2")
     body, beside = reply("Yes.", quoted)
-    assert (await chat.say(body, more=CLIENTS[client] + beside) or "").startswith("Approved.")
+    assert (await chat.say(body, more=CLIENTS[client] + beside) or "").startswith("Approved")
     assert (chat.state("t1"), chat.state("t2")) == ("accepted", "input-required")
     body, beside = reply("/deny c-t2", quoted)
-    assert (await chat.say(body, more=beside) or "").startswith("Denied.")
+    assert (await chat.say(body, more=beside) or "").startswith("Denied")
 
 
 REFUSED = re.compile("haven't taken that as an answer|can't read this message|too late")
@@ -125,7 +125,7 @@ async def test_what_says_something_besides_approves_nothing_and_is_told_so(
 @pytest.mark.parametrize("what", [each for each in BESIDES if each not in UNREADABLE])
 async def test_a_no_counts_whatever_is_beside_it(chat: World, what: str, body: str) -> None:
     chat.confirm("t1")
-    assert (await chat.say(body, more=BESIDES[what]) or "").startswith("Denied.")
+    assert (await chat.say(body, more=BESIDES[what]) or "").startswith("Denied")
     assert chat.state("t1") == "failed"
 
 
@@ -168,7 +168,7 @@ async def test_elements_about_delivery_do_not_change_the_answer(
     chat: World, body: str, more: str
 ) -> None:
     chat.confirm("t1")
-    assert (await chat.say(body, more=more) or "").startswith("Approved.")
+    assert (await chat.say(body, more=more) or "").startswith("Approved")
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ async def test_invisible_characters_symbols_and_quotation_marks_do_not_hide_a_no
     chat: World, body: str
 ) -> None:
     chat.confirm("t1")
-    assert (await chat.say(body) or "").startswith("Denied.")
+    assert (await chat.say(body) or "").startswith("Denied")
     assert chat.state("t1") == "failed"
 
 
@@ -233,7 +233,7 @@ async def test_an_action_that_denies_counts_whatever_is_beside_it(
 ) -> None:
     chat.confirm("t1")
     said = await chat.say(body, more=SELECTED.format("deny:c-t1") + more) or ""
-    assert said.startswith("Denied.")
+    assert said.startswith("Denied")
     assert chat.state("t1") == "failed"
 
 
@@ -252,7 +252,7 @@ async def test_an_action_may_stand_beside_its_own_label(chat: World) -> None:
 async def test_the_same_text_in_several_languages_is_one(chat: World) -> None:
     chat.confirm("t1")
     said = await chat.say("no", more="<body xml:lang='it'>no</body>") or ""
-    assert said.startswith("Denied.")
+    assert said.startswith("Denied")
 
 
 NAMES = st.sampled_from(["x", "body", "thread", "delay", "replace", "yes", "confirm"])

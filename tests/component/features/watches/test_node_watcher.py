@@ -66,7 +66,6 @@ class Service:
         expected: type[Any],
         *,
         from_: JID | None = None,
-        known_errors: object = None,
     ) -> Any:
         await anyio.lowlevel.checkpoint()
         assert isinstance(payload, Pubsub)

@@ -82,6 +82,7 @@ class Shape(NamedTuple):
             stanza_id="s1" if stanza.type == "groupchat" else None,
             type=stanza.type,  # type: ignore[arg-type] # one of the five that a message has
             sender=sender,
+            principal=sender.bare,
             actor=actor,
             conversation=conversation,
             reply_to=reply_to,

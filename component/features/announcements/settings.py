@@ -1,8 +1,0 @@
-"""Announcements have no section. They need nodes at our addresses, which only a component has."""
-
-from component.config.model import Settings
-
-
-def is_used(settings: Settings) -> bool:
-    """Return whether our addresses can have nodes. An account has only those of its server."""
-    return settings.server.mode == "component"
