@@ -81,10 +81,15 @@ OPERATOR = Asking(admin=True)
 
 
 class CommandResult(msgspec.Struct, frozen=True):
-    """The result of a command: a text for people, and the same as a value, one row or several."""
+    """The result of a command: a text for people, and the same as a value, one row or several.
+
+    `task` is the task as which it continues; `only_read` says that it had no effect.
+    """
 
     text: str
     value: Value = None
+    task: str = ""
+    only_read: bool = False
 
 
 class CommandError(Exception):
@@ -121,6 +126,7 @@ class Outline(msgspec.Struct, Generic[P], frozen=True, eq=False, kw_only=True, d
         verbatim: for a value of the first parameter, the parameter that gets the rest of the chat
             message unchanged; `ANY_WORD` stands for all other values.
         group: where it is in the help text; those of every day come first in the menus of clients.
+        only_reads: it never has an effect, so it may be corrected after it was carried out.
     """
 
     name: str
@@ -130,6 +136,7 @@ class Outline(msgspec.Struct, Generic[P], frozen=True, eq=False, kw_only=True, d
     who: Who = "everybody"
     verbatim: Mapping[str, str] = {}
     group: Group = "more"
+    only_reads: bool = False
 
     @cached_property
     def schema(self) -> dict[str, Any]:

@@ -138,6 +138,10 @@ class Children:
         """Continue a sub-agent whose task has ended."""
         return await self.call(caller, call.id, call.name, call.arguments)
 
+    async def retract(self, _caller: Caller, _tasks: Sequence[str]) -> bool:
+        """Return False: a sub-agent may have acted on its own results."""
+        return False
+
     async def give_up(self, caller: Caller, call: ToolCall, _task: str | None) -> None:
         """Stop a sub-agent and the tasks that it waits for."""
         try:

@@ -153,7 +153,7 @@ class ToolCalls:
             source.refused(caller, call.name)
             outcome = "malformed" if call.name in offered.sources else "unknown"
             self._observer.tool_call(call.name, outcome, 0.0)
-            return ToolResult(wrong, is_error=True)
+            return ToolResult(wrong, is_error=True, not_made=True)
         began, outcome = monotonic(), "broke"
         arguments = call.arguments if call.arguments.strip() else "{}"
         try:
@@ -231,6 +231,25 @@ class ToolCalls:
                 source = self._source(offered, call)
                 results[call.id] = await source.outcome(caller, _tool_call(call), task)
         return await self._resulted(run, [call for call, _ in waiting], results)
+
+    async def retract(self, run: Run, calls: Sequence[Called]) -> bool:
+        """Withdraw calls for which a person was asked, or which continue as tasks, because the
+        message is corrected; False, and nothing is changed, if one of them has done something.
+
+        Raises StorageError.
+        """
+        tasks = {call.id: task for call, task in run.journal.open_calls()}
+        if any(self._source(self.offer(run), call) is not self._tools for call in calls):
+            return False  # the tasks of a sub-agent are its own
+        waited = [task for call in calls if (task := tasks.get(call.id)) is not None]
+        if len(waited) < len(calls):
+            return False
+        if calls and not await self._tools.retract(run.caller(), waited):
+            return False
+        result = ToolResult(sentences.CORRECTED_CALL, is_error=True, not_made=True)
+        lines = [resulted(run.ask.id, call.id, result) for call in calls]
+        await run.journal.add(lines, sync=True)
+        return True
 
     async def give_up(self, run: Run) -> tuple[list[Line], int]:
         """Give up the calls that have no result yet.

@@ -99,6 +99,7 @@ STATUS = Outline(
     about="show my state and this conversation",
     params=NoParams,
     group="conversation",
+    only_reads=True,
 )
 
 

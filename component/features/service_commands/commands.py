@@ -60,8 +60,15 @@ HELP = Outline(
     about="list my commands; add a name to see what it needs",
     params=HelpParams,
     group="everyday",
+    only_reads=True,
 )
-PING = Outline(name="ping", title="Ping", about="check whether I am online", params=NoParams)
+PING = Outline(
+    name="ping",
+    title="Ping",
+    about="check whether I am online",
+    params=NoParams,
+    only_reads=True,
+)
 STOP = Outline(
     name="stop-contact",
     title="Stop contact",
@@ -210,6 +217,7 @@ STATUS = Outline(
     about="show the state of the service",
     params=NoParams,
     who="admin",
+    only_reads=True,
 )
 
 

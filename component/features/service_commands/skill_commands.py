@@ -76,6 +76,7 @@ SKILLS = Outline(
     about="list what I can do for you; add a name to see how, or words to search",
     params=SkillsParams,
     group="everyday",
+    only_reads=True,
 )
 RUN = Outline(
     name="run",
@@ -164,12 +165,16 @@ class SkillCommands:
         except StanzaError as error:
             raise CommandError(_refused(skill, error), "parameters") from None
         if not isinstance(answer, Accepted):
-            return CommandResult(of_result(skill.title, answer).text)
+            text = of_result(skill.title, answer).text
+            return CommandResult(text, only_read=skill.annotations.read_only)
         if answer.state == "input-required":
-            return CommandResult(f"{skill.title} waits for an answer. I'll send you the result.")
-        return CommandResult(
-            f"{skill.title} takes a while. I'll send you the result; /tasks shows how it is going."
-        )
+            text = f"{skill.title} waits for an answer. I'll send you the result."
+        else:
+            text = (
+                f"{skill.title} takes a while. I'll send you the result; /tasks shows how it is"
+                " going."
+            )
+        return CommandResult(text, task=answer.task)
 
     def _unknown(self, principal: JID, name: str) -> str:
         from difflib import get_close_matches  # noqa: PLC0415 - only a misspelt name needs it

@@ -165,6 +165,19 @@ class Shop:
         await self._world.storage.write(lambda db: begun(db, task))
         return Waiting(task, question=name == "ask")
 
+    async def retract(self, caller: Caller, tasks: Sequence[str]) -> bool:
+        """An order is under way from the start; a question can be withdrawn before its answer."""
+        self._world.death.point()
+        waits = [one for one in tasks if one.endswith("ask") and self.tasks[one] is None]
+        if len(waits) < len(tasks):
+            return False
+        for one in waits:
+            self.given_up.append(one)
+            self.tasks[one] = ToolResult("It was cancelled.", is_error=True)
+            await self._world.ended(one)
+        self._world.death.point()
+        return True
+
     async def give_up(self, caller: Caller, call: ToolCall, task: str | None) -> None:
         self._world.death.point()
         self.given_up.append(task or call.id)
