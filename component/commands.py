@@ -126,6 +126,8 @@ class Outline(msgspec.Struct, Generic[P], frozen=True, eq=False, kw_only=True, d
         verbatim: for a value of the first parameter, the parameter that gets the rest of the chat
             message unchanged; `ANY_WORD` stands for all other values.
         group: where it is in the help text; those of every day come first in the menus of clients.
+        in_menu: whether it is in the menus of clients; not if these have another entry for the
+            same.
         only_reads: it never has an effect, so it may be corrected after it was carried out.
     """
 
@@ -136,6 +138,7 @@ class Outline(msgspec.Struct, Generic[P], frozen=True, eq=False, kw_only=True, d
     who: Who = "everybody"
     verbatim: Mapping[str, str] = {}
     group: Group = "more"
+    in_menu: bool = True
     only_reads: bool = False
 
     @cached_property

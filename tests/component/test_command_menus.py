@@ -90,6 +90,15 @@ async def test_commands_of_every_day_come_first_and_those_of_admins_last(tmp_pat
         assert max(theirs) < min(map(of_admin.index, ("command/pause", "command/retry")))
 
 
+async def test_a_menu_has_one_entry_for_each_thing(tmp_path: Path) -> None:
+    async with service(tmp_path, with_skills(tmp_path), model=Script()) as kit:
+        juliet = kit.peer(JULIET)
+        nodes = {node for node, _ in await menu(juliet)}
+        assert {"skill/add", "skill/walk", "command/new"} <= nodes
+        assert not {"command/run", "command/skills", "command/reset"} & nodes
+        assert "/run" in await juliet.ask("/help", "/run"), "in the chat they are commands"
+
+
 async def test_only_equal_titles_are_followed_by_a_name(tmp_path: Path) -> None:
     async with service(tmp_path, with_skills(tmp_path)) as kit:
         titles = dict(await menu(kit.peer(JULIET)))

@@ -44,7 +44,7 @@ def changing(done: list[str]) -> list[Skill]:
     async def order(context: Context, what: str, *, ask: bool = False) -> str:
         """Order something."""
         if ask:
-            await context.ask_principal("Which size?", Size)
+            await context.ask("Which size?", Size)
         await context.sleep(100)
         done.append(what)
         return f"{what} is ordered."

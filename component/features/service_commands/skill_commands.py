@@ -76,6 +76,7 @@ SKILLS = Outline(
     about="list what I can do for you; add a name to see how, or words to search",
     params=SkillsParams,
     group="everyday",
+    in_menu=False,
     only_reads=True,
 )
 RUN = Outline(
@@ -85,6 +86,7 @@ RUN = Outline(
     params=RunParams,
     verbatim={ANY_WORD: "parameters"},
     group="everyday",
+    in_menu=False,
 )
 
 Execute: TypeAlias = Callable[[Request], Answer | Awaitable[Answer]]
