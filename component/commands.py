@@ -7,7 +7,6 @@ The fields of `params` are the form, the words after the slash and the options o
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from datetime import datetime
 from functools import cached_property
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
@@ -504,8 +503,3 @@ def whole_id(given: str, ids: Collection[str], param: str) -> str:
     if len(found) > 1:
         raise CommandError(f"Several begin with {given}: give more of the id.", param)
     return found[0]
-
-
-def when(moment: datetime) -> str:
-    """Return a moment in words, to the second."""
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

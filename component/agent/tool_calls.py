@@ -11,7 +11,7 @@ import anyio
 import msgspec
 import structlog
 
-from component.agent import history, prompt, sentences
+from component.agent import history, sentences
 from component.agent.prompt import TokenBudget
 from component.agent.protocol import Caller, ToolResult, Tools, Waiting
 from component.agent.run import Run, called, resulted
@@ -23,6 +23,7 @@ from component.models.observer import Observer
 from component.models.protocol import Completion, Tool
 from component.store.errors import StorageError
 from component.system import monotonic, time
+from component.zones import exact_time
 
 _log = structlog.get_logger("component.agent")
 
@@ -336,7 +337,7 @@ def _resumed(run: Run, waiting: Sequence[Called], interleaved: bool) -> str:
     needed.
     """
     seconds, asked_at = time(), run.journal.asked_at()
-    now = prompt.spoken_time(datetime.fromtimestamp(seconds, UTC), run.ask.profile.zone)
+    now = exact_time(datetime.fromtimestamp(seconds, UTC), run.ask.profile.zone)
     if not interleaved:
         is_long = asked_at is not None and seconds - asked_at > _LONG_S
         return sentences.RESUMED.format(now=now) if is_long else ""

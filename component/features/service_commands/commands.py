@@ -2,7 +2,7 @@
 admins.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
 import msgspec
@@ -18,7 +18,6 @@ from component.commands import (
     NoParams,
     Outline,
     span,
-    when,
 )
 from component.features.service_commands.skill_commands import SkillCommands
 from component.features.service_commands.skill_texts import first_line, skill_text
@@ -27,6 +26,7 @@ from component.store import StorageError
 from component.store.contacts import StoppedContacts
 from component.store.shared import PAUSED, Switches
 from component.tasks.admin import Counts, TaskAdmin
+from component.zones import spoken_time
 from xep.jid import JID
 
 _log = structlog.get_logger("component.app")
@@ -250,24 +250,32 @@ RELOAD = Outline(
 )
 
 
+async def _utc(_asking: Asking) -> str:
+    return "UTC"
+
+
 class AdminCommands:
-    """The commands about the service itself, whose state `vitals` returns. `gate` rejects new
-    requests in this process at once when paused; None without a service.
+    """The commands about the service itself.
+
+    Args:
+        vitals: returns the state of the service, with times in the time zone of this name.
+        gate: rejects new requests in this process at once when paused; None without a service.
+        zone_of: returns the name of the time zone of the caller. Raises StorageError.
     """
 
     def __init__(
         self,
-        vitals: Callable[[], Vitals],
+        vitals: Callable[[str], Vitals],
         task_admin: TaskAdmin,
         switches: Switches,
         gate: PauseGate | None = None,
-        now: Callable[[], datetime] = system.now,
+        zone_of: Callable[[Asking], Awaitable[str]] = _utc,
     ) -> None:
         self._vitals = vitals
         self._task_admin = task_admin
         self._switches = switches
         self._gate = gate
-        self._now = now
+        self._zone_of = zone_of
 
     def commands(self) -> tuple[AnyCommand, ...]:
         """Return the commands."""
@@ -277,27 +285,30 @@ class AdminCommands:
             RESUME.done_by(self._resume),
         )
 
-    async def _status(self, _asking: Asking, _params: NoParams) -> CommandResult:
+    async def _status(self, asking: Asking, _params: NoParams) -> CommandResult:
         outage = await self._task_admin.find_outage()
         paused, tasks = self._gate is not None and self._gate.paused, None
+        now, zone = system.now(), "UTC"
         try:
+            zone = await self._zone_of(asking)
             paused, tasks = await self._switches.is_on(PAUSED), await self._task_admin.counts()
         except StorageError:
             if outage is None:
                 raise
-        vitals = self._vitals()
+        vitals = self._vitals(zone)
         if outage is not None:
-            sentence = f"The database cannot be used since {when(outage.since)}. {outage.reason}"
+            since = spoken_time(outage.since, now, zone)
+            sentence = f"The database cannot be used since {since}. {outage.reason}"
             warnings = (sentence, *vitals.warnings)
             vitals = msgspec.structs.replace(vitals, warnings=warnings)
         started = vitals.started
         status = ServiceStatus(
             **msgspec.structs.asdict(vitals),
             paused=paused,
-            uptime_s=None if started is None else int((self._now() - started).total_seconds()),
+            uptime_s=None if started is None else int((now - started).total_seconds()),
             tasks=tasks,
         )
-        return CommandResult("\n".join(_status_lines(status)), status)
+        return CommandResult("\n".join(_status_lines(status, now, zone)), status)
 
     async def _pause(self, asking: Asking, params: PauseParams) -> CommandResult:
         if not await self._turn(on=True):
@@ -322,16 +333,17 @@ class AdminCommands:
         return changed
 
 
-def _status_lines(status: ServiceStatus) -> list[str]:
+def _status_lines(status: ServiceStatus, now: datetime, zone: str) -> list[str]:
     lines = [f"{status.software} {status.version} for {status.domain}"]
     if status.started is None:
         lines.append("The service is not running here.")
     else:
-        lines.append(f"Up for {span(status.uptime_s or 0)}, since {when(status.started)}.")
+        since = spoken_time(status.started, now, zone)
+        lines.append(f"Up for {span(status.uptime_s or 0)}, since {since}.")
         if status.connected_since is None:
             lines.append("Not connected to the XMPP server.")
         else:
-            lines.append(f"Connected since {when(status.connected_since)}.")
+            lines.append(f"Connected since {spoken_time(status.connected_since, now, zone)}.")
     if status.paused:
         lines.append("Paused: new requests are rejected, except from admins.")
     lines += [f"Warning: {each}" for each in status.warnings]
