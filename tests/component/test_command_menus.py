@@ -8,7 +8,7 @@ import pytest
 from tests.kit import Peer, Script, anyio_backend, service
 from tests.servers.talk import execute
 from xep.binding import encode
-from xep.commands import NAMESPACE, Command
+from xep.commands import NAMESPACE, BadSessionId, Command
 from xep.data_forms import Field, Form
 from xep.disco import ItemsQuery
 from xep.fluux_agent.execute import Accepted
@@ -209,3 +209,18 @@ async def test_every_form_comes_back_with_what_is_wrong_and_what_was_given(tmp_p
                 assert field is not None
                 assert field.values == (bad,), (node, name)
         assert tried >= 10
+
+
+async def test_a_form_of_a_service_that_was_killed_is_refused_in_a_sentence(
+    tmp_path: Path,
+) -> None:
+    async with service(tmp_path, with_skills(tmp_path)) as kit:
+        juliet = kit.peer(JULIET)
+        asked = await run(juliet, Command(node="skill/add"))
+        await kit.restart(kill=True)
+        form = Form(type="submit", fields=(Field(var="first", values=("1",)),))
+        again = Command(node=asked.node, sessionid=asked.sessionid, form=form)
+        answer = await juliet.iq("set", encode(again))
+        error = answer.error((BadSessionId,))
+        assert error.application == (BadSessionId(),)
+        assert error.text.endswith("Please start the command again.")
