@@ -183,7 +183,8 @@ def _between(asking: Asking) -> tuple[JID, JID]:
 
 
 class Vitals(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of the service. Times are UTC; `storage` is the kind of database.
+    """The state of the service. Times are UTC; `storage` is the kind of database, `models` are the
+    provider and the name of each model.
 
     `started` is None if no service runs, `connected_since` is None while it is not connected.
     `warnings` are sentences about what an admin has to decide or correct.
@@ -196,6 +197,7 @@ class Vitals(msgspec.Struct, frozen=True, kw_only=True):
     skills: int
     python: str
     backend: str
+    models: tuple[str, ...] = ()
     started: datetime | None = None
     connected_since: datetime | None = None
     warnings: tuple[str, ...] = ()
@@ -349,6 +351,7 @@ def _status_lines(status: ServiceStatus, now: datetime, zone: str) -> list[str]:
     lines += [f"Warning: {each}" for each in status.warnings]
     if (counts := status.tasks) is not None:
         lines += _counts_lines(counts)
+    lines.append(f"Models: {', '.join(status.models) or 'none'}.")
     lines.append(f"{status.skills} skills. Storage: {status.storage}.")
     lines.append(f"Python {status.python}, {status.backend}.")
     return lines

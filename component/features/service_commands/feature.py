@@ -19,7 +19,7 @@ from component.features.service_commands.commands import (
 )
 from component.features.service_commands.skill_commands import SkillCommands
 from component.kernel.kernel import Kernel
-from component.kernel.options import SOFTWARE
+from component.kernel.options import SOFTWARE, model_names
 from component.memory.store import missing_sentence
 from component.zones import spoken_time
 
@@ -72,6 +72,7 @@ def vitals_of(settings: Settings, skills: int) -> Vitals:
         domain=settings.server.address,
         storage="PostgreSQL" if settings.storage.postgres.get_secret_value() else "SQLite",
         skills=skills,
+        models=tuple(model_names(settings)),
         python=platform.python_version(),
         backend=settings.backend,
     )

@@ -62,6 +62,7 @@ def commands(intake: PauseGate | None, outage: Outage | None = None, **vitals: A
         domain="agent.example",
         storage="SQLite",
         skills=4,
+        models=("vllm one", "openai two"),
         python="3.11",
         backend="trio",
         **vitals,
@@ -100,6 +101,7 @@ async def test_the_status_says_how_it_is() -> None:
         "Connected since today at 11:59 UTC.",
         "Tasks: 2 running, 1 input-required, 7 completed.",
         "2 running, 3 waiting.",
+        "Models: vllm one, openai two.",
         "4 skills. Storage: SQLite.",
         "Python 3.11, trio.",
     ]
