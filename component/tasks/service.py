@@ -62,12 +62,12 @@ class Clocks(msgspec.Struct, frozen=True):
     """The clocks of the task service; tests set them.
 
     `now` is for deadlines, `boot_s` does not jump, for answers in memory. Old work waits
-    `patience_s` seconds for the first stream, so that it does not delay the connection.
+    `stream_timeout_s` seconds for the first stream, so that it does not delay the connection.
     """
 
     now: Callable[[], datetime] = system.now
     boot_s: Callable[[], float] = seconds_since_boot
-    patience_s: float = 0.0
+    stream_timeout_s: float = 0.0
 
 
 class TaskService:
@@ -100,7 +100,7 @@ class TaskService:
     ) -> None:
         self._storage = storage
         self._limits = limits
-        self._patience_s = clocks.patience_s
+        self._stream_timeout_s = clocks.stream_timeout_s
         self._records = records or TaskRecords()
         self._connected = anyio.Event()
         self._shared = False
@@ -164,7 +164,7 @@ class TaskService:
             await group.start(self._listen, leases.CHANNEL, self._stop_cancelled)
             await group.start(self._listen, UNSENT, self._keep_telling)
         task_status.started()
-        with anyio.move_on_after(self._patience_s):
+        with anyio.move_on_after(self._stream_timeout_s):
             await self._connected.wait()
         group.start_soon(self._timer.run)
         group.start_soon(self._ended.run)
