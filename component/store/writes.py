@@ -20,7 +20,12 @@ import anyio
 
 from component import system
 from component.store.database import Database
-from component.store.errors import StorageError, UnavailableError, UnstorableError
+from component.store.errors import (
+    DiskFullError,
+    StorageError,
+    UnavailableError,
+    UnstorableError,
+)
 from component.store.outages import Outages
 
 if TYPE_CHECKING:
@@ -292,7 +297,8 @@ def commit_all(engine: Engine, batch: Sequence[Queued[Any]]) -> None:
         engine.write(batch)
     except StorageError as error:
         for write in batch:
-            write.refused = StorageError(str(error)).with_traceback(error.__traceback__)
+            kind = DiskFullError if isinstance(error, DiskFullError) else StorageError
+            write.refused = kind(str(error)).with_traceback(error.__traceback__)
             write.refused.__cause__ = error.__cause__
     except BaseException as error:  # noqa: BLE001 - all waiting callers must get it
         for write in batch:
