@@ -200,6 +200,9 @@ class _Tools:
     async def outcome(self, caller: Any, call: Any, task: str) -> Any:
         raise NotImplementedError
 
+    async def pending(self, caller: Any, call: Any, task: str) -> Any:
+        raise NotImplementedError
+
     async def retract(self, caller: Any, tasks: Any) -> bool:
         raise NotImplementedError
 

@@ -138,8 +138,16 @@ class Children:
         """Continue a sub-agent whose task has ended."""
         return await self.call(caller, call.id, call.name, call.arguments)
 
+    async def pending(self, caller: Caller, call: ToolCall, _task: str) -> Sequence[str] | None:
+        """Return the tasks of the calls of a sub-agent."""
+        try:
+            spawn = msgspec.json.decode(call.arguments, type=Spawn)
+        except (ValueError, RecursionError):
+            return ()
+        return await self._engine.pending(self._ask(caller, call.id, spawn))
+
     async def retract(self, _caller: Caller, _tasks: Sequence[str]) -> bool:
-        """Return False: a sub-agent may have acted on its own results."""
+        """Return False: the tasks of a sub-agent are those of skills."""
         return False
 
     async def give_up(self, caller: Caller, call: ToolCall, _task: str | None) -> None:

@@ -430,6 +430,14 @@ class Engine:
         await run.journal.add(lines, sync=True)
         return given_up
 
+    async def pending(self, ask: TurnInput) -> Sequence[str] | None:
+        """Return the tasks that the calls of a parked turn wait for; None if one of its calls has
+        done something. Raises StorageError.
+        """
+        run = await self._open(msgspec.structs.replace(ask, resumed=True))
+        run.journal.add_requests(ask.messages)
+        return await self._tool_calls.pending(run, self._effects(run, ask.id))
+
     async def retract(self, ask: TurnInput, message: str) -> bool:
         """Withdraw the calls of a turn that does not run which a message has caused, so that it can
         be corrected; False, and nothing is changed, if one of them has done something.

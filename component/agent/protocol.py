@@ -177,6 +177,11 @@ class Tools(Protocol):
     async def outcome(self, caller: Caller, call: ToolCall, task: str) -> ToolResult | Waiting:
         """Return the outcome of the task as which a call continues. Raises StorageError."""
 
+    async def pending(self, caller: Caller, call: ToolCall, task: str) -> Sequence[str] | None:
+        """Return the tasks that have to be cancelled to withdraw a call, which continues as `task`;
+        None if it has certainly done something. Raises StorageError.
+        """
+
     async def retract(self, caller: Caller, tasks: Sequence[str]) -> bool:
         """Cancel the tasks as which calls continue, if none of them has done anything; else change
         nothing, and return False. Raises StorageError.

@@ -239,18 +239,34 @@ class ToolCalls:
 
         Raises StorageError.
         """
-        tasks = {call.id: task for call, task in run.journal.open_calls()}
-        if any(self._source(self.offer(run), call) is not self._tools for call in calls):
-            return False  # the tasks of a sub-agent are its own
-        waited = [task for call in calls if (task := tasks.get(call.id)) is not None]
-        if len(waited) < len(calls):
+        tasks = await self.pending(run, calls)
+        if tasks is None or (tasks and not await self._tools.retract(run.caller(), tasks)):
             return False
-        if calls and not await self._tools.retract(run.caller(), waited):
-            return False
+        known = {call.id: task for call, task in run.journal.open_calls()}
+        for call in calls:
+            source = self._source(self.offer(run), call)
+            if source is not self._tools:  # what a sub-agent has not done is over, too
+                await source.give_up(run.caller(), _tool_call(call), known[call.id])
         result = ToolResult(sentences.CORRECTED_CALL, is_error=True, not_made=True)
         lines = [resulted(run.ask.id, call.id, result) for call in calls]
         await run.journal.add(lines, sync=True)
         return True
+
+    async def pending(self, run: Run, calls: Sequence[Called]) -> Sequence[str] | None:
+        """Return the tasks that these calls wait for; None if one has no task, so that it may have
+        done something. Raises StorageError.
+        """
+        known, found = {call.id: task for call, task in run.journal.open_calls()}, list[str]()
+        for call in calls:
+            task = known.get(call.id)
+            if task is None:
+                return None
+            source = self._source(self.offer(run), call)
+            tasks = await source.pending(run.caller(), _tool_call(call), task)
+            if tasks is None:
+                return None
+            found += tasks
+        return found
 
     async def give_up(self, run: Run) -> tuple[list[Line], int]:
         """Give up the calls that have no result yet.

@@ -285,6 +285,10 @@ class ToolExecutor:
             self._record(caller, "tool-call", outcome, skill.name, task=found.id)
         return result
 
+    async def pending(self, _caller: Caller, _call: ToolCall, task: str) -> Sequence[str]:
+        """Return the task of the call."""
+        return (task,)
+
     async def retract(self, caller: Caller, tasks: Sequence[str]) -> bool:
         """Cancel tasks if none of them has done anything."""
         said = caller.request
