@@ -37,6 +37,14 @@ class ComponentConnection:
 
 
 DEFAULT_PORTS: Mapping[str, int] = {"prosody": 5347, "ejabberd": 5275, "openfire": 5275}
+"""The defaults of Prosody and Openfire. ejabberd has none: its guide uses that of Openfire."""
+
+_PLACES: Mapping[str, tuple[str, ...]] = {
+    "prosody": ("/usr/bin/prosodyctl", "/usr/local/bin/prosodyctl"),
+    "ejabberd": ("/usr/sbin/ejabberdctl", "/opt/ejabberd"),
+    "openfire": ("/usr/share/openfire", "/opt/openfire"),
+}
+"""Where Debian's packages and the installers of the projects put a server."""
 
 
 def server_block(server: str, connection: ComponentConnection) -> str:
@@ -121,11 +129,13 @@ Examples:
 @click.option(
     "--port",
     type=click.IntRange(1, 65535),
-    help="Port on which the server accepts components.  [default: 5347 with --server prosody,"
-    " else 5275]",
+    help="Port on which the server accepts components.  [default: 5275 for ejabberd and Openfire,"
+    " else 5347]",
 )
 @click.option(
-    "--server", type=click.Choice(_SERVERS), help="Show only the configuration of this server."
+    "--server",
+    type=click.Choice(_SERVERS),
+    help="Show only the configuration of this server.  [default: the one that is installed here]",
 )
 @click.option("--full", is_flag=True, help="Write every setting, with its description.")
 @click.option(
@@ -161,7 +171,7 @@ def init(
     if interactive():
         label = "Domain of the agent, such as agent.example.com"
         domain = domain or Prompt(label, _domain).ask()
-        server = server or _ask_server()
+        server = server or _ask_server(host)
         host = host or Prompt("Host name of the XMPP server", _host, "localhost").ask()
         port = (
             port
@@ -172,6 +182,11 @@ def init(
     if not domain:
         raise click.UsageError(
             "--domain is missing: give the domain of the agent, such as agent.example.com"
+        )
+    if not server and not interactive() and (installed := _installed(host)):
+        server = installed
+        click.echo(
+            f"This is for {server}, which is installed here; --server names another one.", err=True
         )
     host = host or "localhost"
     port = port or _default_port(server)
@@ -191,10 +206,21 @@ def init(
     _report(path, connection, server, kept)
 
 
-def _ask_server() -> str | None:
+def _ask_server(host: str | None) -> str | None:
     choices = (*_SERVERS, "other")
-    answer = Prompt(f"XMPP server ({', '.join(choices)})", one_of(*choices), "prosody").ask()
+    default = _installed(host) or _SERVERS[0]
+    answer = Prompt(f"XMPP server ({', '.join(choices)})", one_of(*choices), default).ask()
     return None if answer == "other" else answer
+
+
+def _installed(host: str | None) -> str | None:
+    """Return the server that is installed on this machine, unless another `host` or several."""
+    if host and host not in _LOOPBACK:
+        return None
+    found = [
+        name for name, places in _PLACES.items() if any(Path(each).exists() for each in places)
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def _domain(text: str) -> str:
@@ -218,7 +244,7 @@ def _port(text: str) -> int:
 
 
 def _default_port(server: str | None) -> int:
-    return DEFAULT_PORTS[server] if server else 5275
+    return DEFAULT_PORTS[server or "prosody"]
 
 
 def _settings(domain: str, host: str, port: int) -> "Settings":
