@@ -67,7 +67,7 @@ tests: collected
 	@$(BIN)/pytest -q -n $(WORKERS)
 
 # Campaigns take longer than one hanging test may.
-thorough crash hostile: export TEST_LIMIT_S = 0
+thorough crash hostile package-tests: export TEST_LIMIT_S = 0
 thorough: export THOROUGH = 1
 thorough: export PACKAGES = mmdebstrap umoci
 thorough: export TEST_SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
