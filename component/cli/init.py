@@ -344,7 +344,7 @@ def _report(
     if kept:
         say(f"Wrote {path}; it uses the existing secret from {kept}.")
     else:
-        say(f"Wrote {path}, and the secret to {path.with_suffix('.env')}, for your eyes only.")
+        say(f"Wrote {path}, and the secret to {path.with_suffix('.env')}.")
     if not connection.local:
         say(
             "The server is on another machine: without TLS, anybody on the network between can"
@@ -354,7 +354,7 @@ def _report(
     say(f"\n1. Add {this} to the configuration of the server (it contains the secret):\n")
     for index, name in enumerate([server] if server else _SERVERS):
         click.echo(("\n" if index else "") + server_block(name, connection), nl=False)
-    found = path == Path("agent.toml") and not os.environ.get("XMPP_AGENT_CONFIG")
+    found = path == Path(os.environ.get("XMPP_AGENT_CONFIG") or "agent.toml")
     config = "" if found else f" --config {shlex.quote(str(path))}"
     say(f"\n2. Check the set-up:   xmpp-agent doctor{config}")
     say(f"3. Start the agent:    xmpp-agent run{config}")

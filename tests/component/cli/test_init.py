@@ -110,7 +110,9 @@ def test_the_environment_names_the_file_and_the_data_directory(
     """As the Debian package does."""
     monkeypatch.setenv("XMPP_AGENT_CONFIG", str(tmp_path / "etc" / "agent.toml"))
     monkeypatch.setenv("XMPP_AGENT_STORAGE__PATH", "/var/lib/xmpp-agent")
-    assert run(*DOMAIN).exit_code == ExitCode.OK
+    result = run(*DOMAIN)
+    assert result.exit_code == ExitCode.OK
+    assert "xmpp-agent doctor\n" in result.stderr
     written = load(tmp_path / "etc" / "agent.toml", {})
     assert written.storage.path == Path("/var/lib/xmpp-agent")
     # A directory on the command line comes first.
