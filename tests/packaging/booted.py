@@ -4,6 +4,7 @@ import contextlib
 import shlex
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,6 +74,8 @@ class Booted:
             stdout=subprocess.PIPE,
             text=True,
         )
+        limit = threading.Timer(LIMIT_S, process.kill)
+        limit.start()
         try:
             assert process.stdout is not None
             lines = []
@@ -82,8 +85,10 @@ class Booted:
                     break
             else:
                 raise AssertionError("".join(lines))
+            limit.cancel()
             yield lines
         finally:
+            limit.cancel()
             self.run(f"pkill --signal INT --uid {user} --full 'xmpp-agent (run|demo|worker)'")
             assert process.stdout is not None
             process.stdout.close()
@@ -100,8 +105,6 @@ def booted(root: Path, cgroup: Path) -> Iterator[Booted]:
     process = subprocess.Popen(
         [BOOT, root, cgroup],
         stdin=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
         start_new_session=True,
     )
     watchdog = Watchdog(process.pid)

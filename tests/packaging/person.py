@@ -1,4 +1,4 @@
-"""A person's client, run by the Python of the installed package: person.py JID PASSWORD CA_FILE.
+"""A person's client, run as: person.py JID PASSWORD CA_FILE.
 
 Each line of standard input is a JSON array of a recipient and a text; each message that comes is a
 JSON array of its sender and its text, in a line of standard output. The first line is "ready".

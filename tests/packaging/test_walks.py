@@ -28,8 +28,8 @@ pytestmark = [pytest.mark.servers, pytest.mark.thorough]
 
 @pytest.fixture(scope="module")
 def debian(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    given = os.environ.get("WALK_DEBIAN")
-    if given:
+    """A Debian with the package to install, or the one in the directory WALK_DEBIAN."""
+    if given := os.environ.get("WALK_DEBIAN"):
         yield Path(given)
         return
     sources = copy_sources(tmp_path_factory.mktemp("sources"))
@@ -70,7 +70,8 @@ def answers(machine: Booted, conversation: str) -> None:
     """Have the conversation of a page; `…` in it stands for any text."""
     said = re.findall(r"^(\w+): (.*(?:\n .*)*)", conversation, re.MULTILINE)
     with chatting(machine) as juliet:
-        juliet.asks("Hello!")
+        juliet.asks("Hello!", "I am not a person")
+        juliet.hear()
         for who, text in said:
             if who == "juliet":
                 juliet.say(text)
@@ -126,6 +127,7 @@ def test_a_first_skill(machine: Booted) -> None:
         assert count == 1
         machine.write(CONFIG, edited)
         machine.check("mkdir /etc/xmpp-agent/skills; cp -r ~juliet/tip /etc/xmpp-agent/skills")
+        machine.check("chmod -R a+rX skills", directory="/etc/xmpp-agent")
         machine.check("xmpp-agent reload")
         listing, showing, approving = page.commands().splitlines()
         assert re.search(r"tip +.*waiting", machine.check(listing))
@@ -234,3 +236,110 @@ def test_client_mode(server: str, machine: Booted) -> None:
         running = machine.running(start, "juliet", "agent", until='"connected"')
         with running, chatting(machine) as juliet:
             juliet.asks("/help", "/skills", to=f"helper@{HOST}")
+
+
+def test_operating(machine: Booted) -> None:
+    served(machine)
+    with Page("how-to/operating.md").followed() as page:
+        postgres = page.block("toml")
+        url = "postgresql://agent:moon@localhost/agent"
+        machine.check("systemctl start postgresql")
+        create_user, create_database = page.commands().splitlines()
+        machine.check(create_user, "postgres", said="moon\nmoon\n")
+        machine.check(create_database, "postgres")
+        toml = machine.read(CONFIG)
+        machine.write(CONFIG, toml.replace("[storage]\n", postgres))
+        machine.check("cat >> /etc/xmpp-agent/agent.env", said=f"AGENT_DATABASE={url}\n")
+        machine.check("systemctl restart xmpp-agent")
+        with chatting(machine) as juliet:
+            juliet.asks("/schedule add in 1 day: run time", "Added")
+        for line in page.commands().splitlines():
+            command = line.partition("#")[0]
+            if " ID" in command:
+                done = machine.run(command.replace("ID", "0" * 8))
+                assert "no such task" in done.stderr, (command, done)
+            else:
+                machine.check(command)
+        assert "PostgreSQL" in machine.check("xmpp-agent status")
+
+
+def test_backups(machine: Booted) -> None:
+    served(machine)
+    with chatting(machine) as juliet:
+        juliet.asks("/memory set tea Green, two leaves.", "tea")
+    with Page("how-to/backup.md").followed() as page:
+        rehearse, upgrade = page.commands().splitlines()
+        assert "nothing to do" in machine.check(rehearse)
+        machine.check(f"systemctl stop xmpp-agent\n{upgrade}\nsystemctl start xmpp-agent")
+        rollback = f"systemctl stop xmpp-agent\n{page.commands()}"
+        assert "no upgrade to undo" in machine.run(rollback).stderr
+        machine.check("systemctl start xmpp-agent")
+        data, here = "/var/lib/xmpp-agent", "/srv/backups"
+        machine.check(f"mkdir {here}; chown xmpp-agent {here}")
+
+        def as_the_service(commands: str) -> str:
+            shell = f"sudo -u xmpp-agent env XMPP_AGENT_CONFIG={CONFIG} HOME={here} sh -e"
+            script = commands.replace("data=data", f"data={data}")
+            return machine.check(shell, directory=here, said=script)
+
+        as_the_service(page.commands())
+        machine.check(f"systemctl stop xmpp-agent; rm -r {data}/*")
+        restored = as_the_service(f"there=$(ls -d backup/*)\n{page.commands()}")
+        assert "complete and unchanged" in restored
+        machine.check("systemctl start xmpp-agent")
+        with chatting(machine) as juliet:
+            juliet.asks("/memory", "Green, two leaves.")
+        as_the_service("git config --global user.name A; git config --global user.email a@b")
+        as_the_service(page.commands())
+
+
+def test_schedules(machine: Booted) -> None:
+    served(machine)
+    with Page("how-to/schedules.md").followed() as page:
+        listing, adding, pausing, removing = page.commands().splitlines()
+        assert machine.check(listing) == "[]\n"
+        said = machine.run(adding).stderr
+        assert "language model" in said, said
+        named = adding.replace('--goal "Sum up the week."', "--skill time --name weekly-report")
+        machine.check(named)
+        machine.check(pausing)
+        found = re.findall(r'"id": "(\w+)"', machine.check(listing))
+        machine.check(removing.replace("4f1c09aa", found[0]))
+        assert machine.check(listing) == "[]\n"
+
+
+def test_webhooks(machine: Booted) -> None:
+    served(machine)
+    with Page("how-to/webhooks.md").followed() as page:
+        page.pass_over("the package has the extra")
+        here = "/etc/xmpp-agent"
+        machine.check(page.commands(), directory=here)
+        add(machine, page.block("toml"))
+        page.block("toml")
+        machine.check(page.commands(), directory=here)
+        add(machine, page.block("toml"))
+        machine.check("xmpp-agent doctor && systemctl reload xmpp-agent")
+        machine.write("/tmp/sender.py", page.block("python"))
+        sent = machine.check(
+            f". {here}/agent.env; export DEPLOY_HOOK_SECRET; python3 /tmp/sender.py"
+        )
+        assert re.match(r'202 \{"status":"accepted","id":"msg_.*","task":".*"\}', sent), sent
+
+
+def test_mcp_servers(machine: Booted) -> None:
+    served(machine)
+    with Page("how-to/mcp.md").followed() as page:
+        page.pass_over("the package has the extra")
+        machine.check(page.commands())
+        add(machine, page.block("toml"))
+        assert re.search(
+            r"^ok +mcp time .*has 2 tools", machine.check("xmpp-agent doctor"), re.MULTILINE
+        )
+        available = "journalctl -u xmpp-agent | grep 'an MCP server is available'"
+        machine.check(f"systemctl restart xmpp-agent; until {available}; do sleep 0.2; done")
+        with chatting(machine) as juliet:
+            juliet.asks("/run time.get_current_time timezone=Europe/Paris", "May I")
+        listing, showing, approving = page.commands().splitlines()
+        assert "time.convert_time" in machine.check(listing)
+        machine.check(showing)
+        assert approving

@@ -10,8 +10,6 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import trustme
-
 from tests.packaging.booted import LIMIT_S, PACKAGES, Booted
 from tests.packaging.chroots import Chroot, new_debian
 from tests.packaging.releases import BIN, copy_sources
@@ -68,7 +66,8 @@ class Person:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
         self._lines: queue.Queue[str] = queue.Queue()
-        threading.Thread(target=self._listen, daemon=True).start()
+        self.listener = threading.Thread(target=self._listen, daemon=True)
+        self.listener.start()
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
@@ -107,19 +106,22 @@ class Person:
 def chatting(machine: Booted, who: str = "juliet") -> Iterator[Person]:
     """A person is logged in within the context."""
     machine.write("/tmp/person.py", Path(__file__).with_name("person.py").read_text())
-    python = "/usr/lib/xmpp-agent/bin/python3"
-    client = f"{python} /tmp/person.py {who}@{HOST} {PEOPLE[who]} {AUTHORITY} 2>/tmp/{who}.log"
+    given = f"{who}@{HOST} {PEOPLE[who]} {AUTHORITY}"
+    client = f"/opt/client/bin/python3 /tmp/person.py {given} 2>/tmp/{who}.log"
     process = subprocess.Popen(
         machine.command(client), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stdin is not None
+    person = Person(process)
     try:
-        person = Person(process)
         person.logged_in()
         yield person
     finally:
         process.stdin.close()
         process.wait(LIMIT_S)
+        person.listener.join()
+        assert process.stdout is not None
+        process.stdout.close()
 
 
 def new_machine(root: Path, package: Path) -> None:
@@ -153,20 +155,24 @@ def new_machine(root: Path, package: Path) -> None:
     _checkout(inside)
 
 
+_CERTIFY = f"""set -e
+cd /root
+new="openssl req -x509 -newkey rsa:2048 -nodes -days 100"
+$new -subj "/CN=an authority" -keyout authority.key -out {AUTHORITY}
+$new -subj /CN={HOST} -addext subjectAltName=DNS:{HOST},DNS:*.{HOST} \\
+  -addext basicConstraints=CA:FALSE -CA {AUTHORITY} -CAkey authority.key \\
+  -keyout /etc/prosody/certs/{HOST}.key \\
+  -out /etc/prosody/certs/{HOST}.crt
+cat /etc/prosody/certs/{HOST}.* > /etc/ejabberd/ejabberd.pem
+chgrp prosody /etc/prosody/certs/*
+chgrp ejabberd /etc/ejabberd/*
+chmod 640 /etc/prosody/certs/* /etc/ejabberd/ejabberd.pem
+"""
+
+
 def _certify(inside: Chroot) -> None:
     """Give the servers a certificate of an authority that the clients of the people know."""
-    authority = trustme.CA()
-    certificate = authority.issue_cert(HOST, f"*.{HOST}")
-    authority.cert_pem.write_to_path(str(inside.path(AUTHORITY)))
-    chain = b"".join(each.bytes() for each in certificate.cert_chain_pems)
-    key = certificate.private_key_pem.bytes()
-    for path, data in {
-        f"/etc/prosody/certs/{HOST}.crt": chain,
-        f"/etc/prosody/certs/{HOST}.key": key,
-        "/etc/ejabberd/ejabberd.pem": key + chain,
-    }.items():
-        inside.path(path).write_bytes(data)
-    inside.check("sh", "-c", "chgrp prosody /etc/prosody/certs/*; chgrp ejabberd /etc/ejabberd/*")
+    inside.check("sh", "-c", _CERTIFY)
 
 
 def _checkout(inside: Chroot) -> None:
@@ -175,6 +181,7 @@ def _checkout(inside: Chroot) -> None:
     inside.check("chown", "-R", "juliet:juliet", CHECKOUT)
     shutil.copytree(BIN.parent / "guides-wheelhouse", inside.path("/srv/wheels"))
     inside.path("/etc/pip.conf").write_text("[global]\nno-index = true\nfind-links = /srv/wheels\n")
+    inside.check("sh", "-ec", "python3 -m venv /opt/client; /opt/client/bin/pip install slixmpp")
 
 
 def prosody(machine: Booted) -> None:
