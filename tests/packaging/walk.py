@@ -36,7 +36,7 @@ class Page:
         ]
 
     def block(self, language: str) -> str:
-        """Return the next block of this language; other ones before it are no commands."""
+        """Return the next block of this language; those before it have no commands."""
         while self._blocks:
             found, body = self._blocks.pop(0)
             if found == language:
