@@ -11,7 +11,8 @@
 #              1,000 random points at which instances and their database fail, 10,000 calls of
 #              workers that are killed at random, the mutants, every test on everything
 # make packages  wheel, sdist, Debian package and OCI image in dist/; the last two on Debian, the image as root
-# make package-tests  installs, upgrades and removes each package, in a new Debian
+# make package-tests  installs, upgrades and removes each package, in a new Debian, and follows the
+#              tutorials and guides in one that systemd has booted
 # make mutants 300 small faults in the code, each of which a test must notice; M=component/x.py
 # make crash   only instances that fail at random points; CRASH_POINTS=1000 for as many as thorough has
 # make hostile  only the hostile stanzas, clients and principals; HOSTILE_STANZAS=100000 for more
@@ -67,11 +68,12 @@ tests: collected
 	@$(BIN)/pytest -q -n $(WORKERS)
 
 # Campaigns take longer than one hanging test may.
-thorough crash hostile: export TEST_LIMIT_S = 0
+thorough crash hostile package-tests: export TEST_LIMIT_S = 0
 thorough: export THOROUGH = 1
 thorough: export PACKAGES = mmdebstrap umoci
 thorough: export TEST_SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 thorough: $(STAMP) servers
+	tests/tools/wheelhouse.sh $(VENV) guides
 	$(BIN)/python -m pip install --quiet --group fuzz
 	$(BIN)/python -m tests.hostile.fuzz --seconds 300
 	WATCH_EVENTS=10000 $(BIN)/pytest -q --hypothesis-seed=$(TEST_SEED) -W error
@@ -89,6 +91,7 @@ packages: $(STAMP)
 package-tests: export THOROUGH = 1
 package-tests: export PACKAGES = mmdebstrap umoci
 package-tests: $(STAMP) servers
+	tests/tools/wheelhouse.sh $(VENV) guides
 	$(BIN)/pytest -q -rA -n 2 tests/packaging
 
 mutants: $(STAMP) servers

@@ -31,7 +31,7 @@ from benchmarks.report import Line
 TABLE = Path(__file__).with_name("counts.json")
 OUTSIDE = ("instructions", "system calls")
 """The counts that depend on Python and the libraries."""
-_PATIENCE_S = 1800
+_TIMEOUT_S = 1800
 
 Counts = dict[str, dict[str, int]]
 
@@ -87,7 +87,7 @@ def instructions() -> dict[str, int] | None:
             env={**os.environ, "CALLGRIND": "1", "PYTHONHASHSEED": "0"},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            timeout=_PATIENCE_S,
+            timeout=_TIMEOUT_S,
         )
         found = {}
         # Each path has two dumps: before its requests, and after them.
@@ -111,7 +111,7 @@ def system_calls() -> dict[str, int] | None:
             check=True,
             env={**os.environ, "PYTHONHASHSEED": "0"},
             stdout=subprocess.DEVNULL,
-            timeout=_PATIENCE_S,
+            timeout=_TIMEOUT_S,
         )
         return between_marks(out.read_text(errors="replace").splitlines())
 

@@ -200,6 +200,12 @@ class _Tools:
     async def outcome(self, caller: Any, call: Any, task: str) -> Any:
         raise NotImplementedError
 
+    async def pending(self, caller: Any, call: Any, task: str) -> Any:
+        raise NotImplementedError
+
+    async def retract(self, caller: Any, tasks: Any) -> bool:
+        raise NotImplementedError
+
     async def give_up(self, caller: Any, call: Any, task: str | None) -> None:
         raise NotImplementedError
 

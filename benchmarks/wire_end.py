@@ -17,7 +17,7 @@ from tests.servers.raw_client import TlsSocket
 from xep.component_stream import AcceptorStream, HandshakeReceived
 from xep.stream import StreamOpened
 
-_PATIENCE_S = 60
+_TIMEOUT_S = 60
 _MOST = 1 << 18
 Stream = socket.socket | TlsSocket
 DOMAIN = "agent.localhost"
@@ -32,7 +32,7 @@ class Acceptor:
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self._listener.settimeout(_PATIENCE_S)
+        self._listener.settimeout(_TIMEOUT_S)
         self.port: int = self._listener.getsockname()[1]
         self.socket: socket.socket
 
@@ -45,7 +45,7 @@ class Acceptor:
     def accept(self) -> float:
         """Accept a component; return the time at which it had proved the secret."""
         self.socket, _ = self._listener.accept()
-        _be_patient(self.socket)
+        _set_timeout(self.socket)
         stream = AcceptorStream()
         while True:
             for event in stream.receive(self.socket.recv(_MOST)):
@@ -158,8 +158,8 @@ def _drain(sock: socket.socket, under_way: int, tail: bytes) -> None:
         tail = piece[1 - len(END) :]
 
 
-def _be_patient(sock: socket.socket) -> None:
+def _set_timeout(sock: socket.socket) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # A time-out of the kernel: one of Python needs another system call for each read.
-    patience = struct.pack("ll", _PATIENCE_S, 0)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, patience)
+    timeout = struct.pack("ll", _TIMEOUT_S, 0)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)

@@ -7,7 +7,6 @@ The fields of `params` are the form, the words after the slash and the options o
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from datetime import datetime
 from functools import cached_property
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
@@ -82,10 +81,15 @@ OPERATOR = Asking(admin=True)
 
 
 class CommandResult(msgspec.Struct, frozen=True):
-    """The result of a command: a text for people, and the same as a value, one row or several."""
+    """The result of a command: a text for people, and the same as a value, one row or several.
+
+    `task` is the task as which it continues; `only_read` says that it had no effect.
+    """
 
     text: str
     value: Value = None
+    task: str = ""
+    only_read: bool = False
 
 
 class CommandError(Exception):
@@ -122,6 +126,9 @@ class Outline(msgspec.Struct, Generic[P], frozen=True, eq=False, kw_only=True, d
         verbatim: for a value of the first parameter, the parameter that gets the rest of the chat
             message unchanged; `ANY_WORD` stands for all other values.
         group: where it is in the help text; those of every day come first in the menus of clients.
+        in_menu: whether it is in the menus of clients; not if these have another entry for the
+            same.
+        only_reads: it never has an effect, so it may be corrected after it was carried out.
     """
 
     name: str
@@ -131,6 +138,8 @@ class Outline(msgspec.Struct, Generic[P], frozen=True, eq=False, kw_only=True, d
     who: Who = "everybody"
     verbatim: Mapping[str, str] = {}
     group: Group = "more"
+    in_menu: bool = True
+    only_reads: bool = False
 
     @cached_property
     def schema(self) -> dict[str, Any]:
@@ -495,8 +504,3 @@ def whole_id(given: str, ids: Collection[str], param: str) -> str:
     if len(found) > 1:
         raise CommandError(f"Several begin with {given}: give more of the id.", param)
     return found[0]
-
-
-def when(moment: datetime) -> str:
-    """Return a moment in words, to the second."""
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

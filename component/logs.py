@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, TextIO
 from pydantic import SecretStr
 
 from component.imports import later, without
+from component.journal import is_journal
 
 # structlog imports these where they are installed, and Pygments with rich, for thread-local
 # contexts and for tracebacks that are not used here: 6 MB, and a tenth of the time to start. Its
@@ -69,7 +70,7 @@ def configure(
     """
     stream = sys.stderr if stream is None else stream
     terminal = stream.isatty()
-    journal = _is_journal(stream)
+    journal = is_journal(stream)
     human = format == "human" or (format == "auto" and (terminal or journal))
     colours = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     number = logging.getLevelNamesMapping()[level.upper()]
@@ -134,15 +135,6 @@ def _human(*, colours: bool) -> list[Processor]:
 
 def _json() -> list[Processor]:
     return [render_exception, bound, structlog.processors.JSONRenderer()]
-
-
-def _is_journal(stream: TextIO) -> bool:
-    """Whether the journal of systemd reads a stream (systemd.exec(5), `JOURNAL_STREAM`)."""
-    try:
-        found = os.fstat(stream.fileno())
-    except (AttributeError, OSError, ValueError):
-        return False  # it is no file
-    return os.environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
 
 
 def _for_journal(render: Any) -> Processor:

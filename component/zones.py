@@ -28,6 +28,20 @@ def is_offset(name: str) -> bool:
     return re.fullmatch(_OFFSET, name) is not None
 
 
+def person_zone(chosen: str | None, offset: timedelta | None, default: str, now: datetime) -> str:
+    """Return the name of the time zone of a person.
+
+    It is the one that the person has chosen. Otherwise it follows from the offset from UTC that a
+    client has reported: if that is the current offset of the default zone, the person is taken to
+    be in that zone, so that summer time is right; if not, the zone is the offset, as `UTC+09:00`.
+    """
+    if chosen is not None and zone_named(chosen) is not None:
+        return chosen
+    if offset is None or offset == now.astimezone(zone_named(default)).utcoffset():
+        return default
+    return str(timezone(offset))
+
+
 def in_local_time(time: datetime, now: datetime, zone: timezone) -> str:
     """Return a time in that time zone: `10:15 (UTC+01:00)`, with the date if it is not today."""
     local = time.astimezone(zone)
@@ -48,6 +62,19 @@ def spoken_time(moment: datetime, now: datetime, zone: str) -> str:
         return f"{near} at {clock}"
     year = "" if local.year == today.year else f" {local.year}"
     return f"on {local:%A}, {local.day} {local:%B}{year} at {clock}"
+
+
+def exact_time(moment: datetime, zone: str) -> str:
+    """Return a time for a model: by the clock in the time zone of this name, with the date and the
+    name of the zone, and in UTC.
+    """
+    utc = f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    where = zone_named(zone)
+    if where is None or zone == "UTC":
+        return f"{moment.astimezone(UTC):%A}, {utc}"
+    local = moment.astimezone(where)
+    offset = "" if is_offset(zone) else f", {timezone(local.utcoffset() or timedelta())}"
+    return f"{local:%A}, {local:%Y-%m-%d %H:%M} for the person (time zone {zone}{offset}; {utc})"
 
 
 def duration(time: timedelta) -> str:

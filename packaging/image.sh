@@ -24,7 +24,7 @@ mmdebstrap --quiet --mode=root --variant=apt --include=python3,adduser,ca-certif
   --customize-hook="chroot \"\$1\" groupadd --system --gid $user xmpp-agent" \
   --customize-hook="chroot \"\$1\" useradd --system --uid $user --gid $user --no-create-home --home-dir /var/lib/xmpp-agent --shell /usr/sbin/nologin xmpp-agent" \
   --customize-hook="copy-in '$deb' /tmp" \
-  --customize-hook='chroot "$1" sh -c "apt-get install --quiet=2 --no-install-recommends -y /tmp/*.deb"' \
+  --customize-hook='chroot "$1" sh -c "apt-get install --quiet=2 --no-install-recommends -y /tmp/*.deb >/dev/null"' \
   --customize-hook='rm "$1"/tmp/*.deb' \
   --customize-hook='rm -f "$1"/var/cache/ldconfig/aux-cache "$1"/etc/*- "$1"/var/log/*.log "$1"/var/log/apt/*' \
   "$suite" "$work/layer.tar" >/dev/null

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 from typing import Final, Self
 
-_PATIENCE_S: Final = 120.0
+_TIMEOUT_S: Final = 120.0
 
 
 class Notified:
@@ -30,7 +30,7 @@ class Notified:
 
     def take(self) -> dict[str, str]:
         """Return the next message, by variables. Raises queue.Empty if none comes."""
-        text = self._messages.get(timeout=_PATIENCE_S)
+        text = self._messages.get(timeout=_TIMEOUT_S)
         return dict(line.split("=", 1) for line in text.split("\n"))
 
     def wait(self, **wanted: str) -> dict[str, str]:

@@ -138,6 +138,18 @@ class Children:
         """Continue a sub-agent whose task has ended."""
         return await self.call(caller, call.id, call.name, call.arguments)
 
+    async def pending(self, caller: Caller, call: ToolCall, _task: str) -> Sequence[str] | None:
+        """Return the tasks of the calls of a sub-agent."""
+        try:
+            spawn = msgspec.json.decode(call.arguments, type=Spawn)
+        except (ValueError, RecursionError):
+            return ()
+        return await self._engine.pending(self._ask(caller, call.id, spawn))
+
+    async def retract(self, _caller: Caller, _tasks: Sequence[str]) -> bool:
+        """Return False: the tasks of a sub-agent are those of skills."""
+        return False
+
     async def give_up(self, caller: Caller, call: ToolCall, _task: str | None) -> None:
         """Stop a sub-agent and the tasks that it waits for."""
         try:

@@ -194,15 +194,21 @@ class ParkedTurns:
 
     async def take(self, turn: str) -> Turn | None:
         """Remove and return a parked turn; None if it is not parked. Raises StorageError."""
-        shared = self._shared
-        found = await shared.storage.read(partial(rows.of_turn, home=shared.home, turn=turn))
+        found = await self.read(turn)
         tasks = self._turns.pop(turn, None)
         if tasks is None:
             return None
         self._await_no_longer(tasks)
+        if found is None:
+            self._conversation.look()
+        return found
+
+    async def read(self, turn: str) -> Turn | None:
+        """Return a parked turn as its rows have it; None if it has none. Raises StorageError."""
+        shared = self._shared
+        found = await shared.storage.read(partial(rows.of_turn, home=shared.home, turn=turn))
         mine = next((row for row in found if row.request.id == turn), None)
         if mine is None:
-            self._conversation.look()
             return None
         is_due = mine.wait is not None and mine.wait.until is not None
         return Turn(
@@ -341,7 +347,7 @@ class Conversation:
         if turn is None and running is not None and running.turn.sent_as(msg_id) is not None:
             return await self._revise_running(running, msg_id, text or "")
         if turn is None:
-            return False
+            return await self._revise_parked(msg_id, text or "")
         if not turn.is_fresh:
             return await self._revise_begun(turn, msg_id, text or "")
         before = turn.request.text
@@ -389,10 +395,7 @@ class Conversation:
             return False  # its own row is not on disk yet
         self._holds += 1
         try:
-            profile = await self._shared.ports.profiles(self.key)
-            if isinstance(profile, Away):
-                profile = profile.begun or Profile(agent=self.key.agent)
-            if request.id in await self._shared.engine.acted_on(self._ask(turn, profile)):
+            if not await self._retract_calls(turn, request):
                 return False
             await self._store_text(request, text)
             turn.set_text(request.id, text)
@@ -400,6 +403,39 @@ class Conversation:
             self._holds -= 1
             self.look()
         return True
+
+    async def _revise_parked(self, msg_id: str, text: str) -> bool:
+        """Revise a message of a turn that waits for tasks: it continues with the new text."""
+        self._holds += 1
+        try:
+            for parked in reversed(self.parked.ids):
+                turn = await self.parked.read(parked)
+                request = None if turn is None else turn.sent_as(msg_id)
+                if turn is None or request is None:
+                    continue
+                if not await self._retract_calls(turn, request):
+                    return False
+                await self._store_text(request, text)
+                found = await self.parked.take(parked)
+                if found is not None:
+                    self.add(found, first=True)
+                for (
+                    waiting
+                ) in self.waiting:  # it may have been continued before the text was stored
+                    if waiting.id == parked:
+                        waiting.set_text(request.id, text)
+                return True
+        finally:
+            self._holds -= 1
+            self.look()
+        return False
+
+    async def _retract_calls(self, turn: Turn, request: TurnRequest) -> bool:
+        """Withdraw the calls that a message has caused; False if one has done something."""
+        profile = await self._shared.ports.profiles(self.key)
+        if isinstance(profile, Away):
+            profile = profile.begun or Profile(agent=self.key.agent)
+        return await self._shared.engine.retract(self._ask(turn, profile), request.id)
 
     async def _store_text(self, request: TurnRequest, text: str) -> None:
         changed = msgspec.structs.replace(request, text=text)

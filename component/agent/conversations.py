@@ -210,8 +210,7 @@ class Conversations:
         """Replace the text of the message with this id, or retract it if `body` is None.
 
         Returns False if it is too late: something was done that the message has caused and that a
-        new text would change, or its turn waits for a task. Raises StorageError, and then the
-        message is unchanged.
+        new text would change. Raises StorageError, and then the message is unchanged.
         """
         conversation = self._conversations.get(key)
         return conversation is not None and await conversation.revise(msg_id, body)

@@ -25,7 +25,7 @@ from component.agent.untrusted_text import InjectionCheck, Scanner
 from component.budget.protocol import BudgetExceededError
 from component.caches import LRUCache
 from component.config.agents import Loop
-from component.conversations.lines import Correction, Note, Said, StoredLine
+from component.conversations.lines import Called, Correction, Note, Said, StoredLine
 from component.conversations.sessions import Sessions
 from component.memory.knowledge import Knowledge
 from component.memory.store import Remembered
@@ -183,7 +183,7 @@ class Engine:
             return parked
         self._tool_calls.offer(run)
         if interrupts is not None and run.ask.resumed:
-            interrupts.revisions.restored(self._acted_on(run))
+            interrupts.revisions.set_acted_on(self._acted_on(run))
         await self._compaction.look(run)
         while True:
             if interrupts is not None and interrupts.more():
@@ -209,6 +209,8 @@ class Engine:
                 parked = await self._tool_calls.call(run, completion, verdict.calls)
                 if parked is not None:
                     return parked
+                if interrupts is not None:
+                    interrupts.revisions.set_acted_on(self._acted_on(run))
             else:
                 answer = run.journal.repeated(verdict.answer)
                 verdict = msgspec.structs.replace(verdict, answer=answer)
@@ -277,13 +279,16 @@ class Engine:
         """Return the messages of a turn of which a correction is too late."""
         if run.journal.answer() is not None:
             return set(run.journal.ids)
-        return {
-            one
-            for one in run.journal.ids
-            if not all(
-                self._tool_calls.only_reads(run, call) for call in run.journal.calls_since(one)
-            )
-        }
+        return {one for one in run.journal.ids if self._effects(run, one)}
+
+    def _effects(self, run: Run, message: str) -> list[Called]:
+        """Return the calls that a message may have caused and that may have had an effect."""
+        not_made = run.journal.not_made()
+        return [
+            call
+            for call in run.journal.calls_since(message)
+            if call.id not in not_made and not self._tool_calls.only_reads(run, call)
+        ]
 
     async def _remember(self, run: Run, request: TurnRequest) -> list[tuple[Remembered, str]]:
         """Return the memories that match a message, each with what the scanner has found in it."""
@@ -425,14 +430,25 @@ class Engine:
         await run.journal.add(lines, sync=True)
         return given_up
 
-    async def acted_on(self, ask: TurnInput) -> set[str]:
-        """Return the messages of a turn that does not run of which a correction is too late.
+    async def pending(self, ask: TurnInput) -> Sequence[str] | None:
+        """Return the tasks that the calls of a parked turn wait for; None if one of its calls has
+        done something. Raises StorageError.
+        """
+        run = await self._open(msgspec.structs.replace(ask, resumed=True))
+        run.journal.add_requests(ask.messages)
+        return await self._tool_calls.pending(run, self._effects(run, ask.id))
+
+    async def retract(self, ask: TurnInput, message: str) -> bool:
+        """Withdraw the calls of a turn that does not run which a message has caused, so that it can
+        be corrected; False, and nothing is changed, if one of them has done something.
 
         Raises StorageError.
         """
         run = await self._open(msgspec.structs.replace(ask, resumed=True))
         run.journal.add_requests(ask.messages)
-        return self._acted_on(run)
+        if run.journal.answer() is not None:
+            return False
+        return await self._tool_calls.retract(run, self._effects(run, message))
 
 
 def _act(run: Run) -> None:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -14,7 +14,7 @@ from component.agent.requests import TurnRequest
 from component.agent.untrusted_text import Fence
 from component.models.messages import ModelMessage, text_message
 from component.models.protocol import Model, ModelRequest, Tool
-from component.zones import is_offset, zone_named
+from component.zones import exact_time
 from xep.jid import JID
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def instructions(profile: Profile, fence: Fence, who: JID) -> str:
 
 def context(profile: Profile, fence: Fence, request: TurnRequest, now: datetime) -> str:
     """Return the context before each message: the time, the kind of sender, and the language."""
-    said = f"It is {spoken_time(now, profile.zone)}."
+    said = f"It is {exact_time(now, profile.zone)}."
     # The taint of a sub-agent's request depends on everything its parent has read, and does not
     # say who the sender is.
     if request.taint == "peer" and not profile.above:
@@ -122,19 +122,6 @@ def notes_digest(profile: Profile) -> str:
         return NO_NOTES
     data = "\0".join(said).encode(errors="surrogatepass")
     return hashlib.blake2b(data, digest_size=8).hexdigest()
-
-
-def spoken_time(now: datetime, zone: str) -> str:
-    """Return a time in the form that the prompt uses: that of the person's clock, with the name of
-    the time zone, and UTC.
-    """
-    utc = f"{now.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-    where = zone_named(zone)
-    if where is None or zone == "UTC":
-        return f"{now.astimezone(UTC):%A}, {utc}"
-    local = now.astimezone(where)
-    offset = "" if is_offset(zone) else f", {timezone(local.utcoffset() or timedelta())}"
-    return f"{local:%A}, {local:%Y-%m-%d %H:%M} for the person (time zone {zone}{offset}; {utc})"
 
 
 class TokenBudget(msgspec.Struct):

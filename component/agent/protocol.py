@@ -120,7 +120,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 class ToolResult(msgspec.Struct, frozen=True):
     """The result of a call: a text for the model, and images or files.
 
-    `taints` are those of everything that a sub-agent had read before it wrote the text.
+    `taints` are those of everything that a sub-agent had read before it wrote the text. `not_made`
+    says that the call certainly had no effect, because it was not made.
     """
 
     content: str
@@ -128,6 +129,7 @@ class ToolResult(msgspec.Struct, frozen=True):
     taint: Taint | None = None
     parts: tuple[ImagePart | FilePart, ...] = ()
     taints: tuple[Taint, ...] = ()
+    not_made: bool = False
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -174,6 +176,16 @@ class Tools(Protocol):
 
     async def outcome(self, caller: Caller, call: ToolCall, task: str) -> ToolResult | Waiting:
         """Return the outcome of the task as which a call continues. Raises StorageError."""
+
+    async def pending(self, caller: Caller, call: ToolCall, task: str) -> Sequence[str] | None:
+        """Return the tasks that have to be cancelled to withdraw a call, which continues as `task`;
+        None if it has certainly done something. Raises StorageError.
+        """
+
+    async def retract(self, caller: Caller, tasks: Sequence[str]) -> bool:
+        """Cancel the tasks as which calls continue, if none of them has done anything; else change
+        nothing, and return False. Raises StorageError.
+        """
 
     async def give_up(self, caller: Caller, call: ToolCall, task: str | None) -> None:
         """Cancel a call that is no longer wanted, and its task, which is `task` if it is known.

@@ -1,7 +1,8 @@
 """Corrections and retractions of the messages of a running turn (XEP-0308, XEP-0424).
 
 One is accepted until the turn has done something that its message has caused and that a new text
-would change: it has called a tool that does not only read, or its answer is being stored. The row
+would change: it has called a tool that does not only read, or its answer is being stored. A call
+that waits for a person, or whose task has done nothing yet, is withdrawn. The row
 of the message is changed first, so that nothing that was accepted is lost. The turn takes the new
 text before its next step, and starts that step again.
 """
@@ -64,7 +65,7 @@ class Revisions:
         """Note that the turn does something that these messages have caused."""
         self._acted_on.update(requests)
 
-    def restored(self, acted_on: Collection[str]) -> None:
-        """Note what a turn that began earlier has acted on."""
-        self.act_on(acted_on)
+    def set_acted_on(self, requests: Collection[str]) -> None:
+        """Note what the turn has acted on, now that the outcome of its calls is known."""
+        self._acted_on = set(requests)
         self.known.set()

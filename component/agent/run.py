@@ -276,6 +276,10 @@ class Journal:
             if (result := results.get(call.id)) is None or result.task is not None
         ]
 
+    def not_made(self) -> set[str]:
+        """The calls of this turn that certainly had no effect, by id."""
+        return {line.id for line in self.own() if isinstance(line, Resulted) and line.not_made}
+
     def interleaved(self) -> bool:
         """Whether another turn, whose prompt had the last call of this one, has run since that
         call.
@@ -399,6 +403,7 @@ def resulted(
         shown=shown,
         finding=finding,
         late=late,
+        not_made=result.not_made,
     )
 
 

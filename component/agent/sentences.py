@@ -53,6 +53,7 @@ CORRECTED: Final = (
     "The person has corrected a message after you made the calls above; it is shown as it is now."
     " Make other calls if it needs them."
 )
+CORRECTED_CALL: Final = "This was not done, because the person has corrected the message."
 WAITS_FOR_PERSON: Final = (
     "This waits for the person, who has been asked; it continues as task {task}. The result will"
     " be here."

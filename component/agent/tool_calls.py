@@ -11,7 +11,7 @@ import anyio
 import msgspec
 import structlog
 
-from component.agent import history, prompt, sentences
+from component.agent import history, sentences
 from component.agent.prompt import TokenBudget
 from component.agent.protocol import Caller, ToolResult, Tools, Waiting
 from component.agent.run import Run, called, resulted
@@ -23,6 +23,7 @@ from component.models.observer import Observer
 from component.models.protocol import Completion, Tool
 from component.store.errors import StorageError
 from component.system import monotonic, time
+from component.zones import exact_time
 
 _log = structlog.get_logger("component.agent")
 
@@ -153,7 +154,7 @@ class ToolCalls:
             source.refused(caller, call.name)
             outcome = "malformed" if call.name in offered.sources else "unknown"
             self._observer.tool_call(call.name, outcome, 0.0)
-            return ToolResult(wrong, is_error=True)
+            return ToolResult(wrong, is_error=True, not_made=True)
         began, outcome = monotonic(), "broke"
         arguments = call.arguments if call.arguments.strip() else "{}"
         try:
@@ -231,6 +232,41 @@ class ToolCalls:
                 source = self._source(offered, call)
                 results[call.id] = await source.outcome(caller, _tool_call(call), task)
         return await self._resulted(run, [call for call, _ in waiting], results)
+
+    async def retract(self, run: Run, calls: Sequence[Called]) -> bool:
+        """Withdraw calls for which a person was asked, or which continue as tasks, because the
+        message is corrected; False, and nothing is changed, if one of them has done something.
+
+        Raises StorageError.
+        """
+        tasks = await self.pending(run, calls)
+        if tasks is None or (tasks and not await self._tools.retract(run.caller(), tasks)):
+            return False
+        known = {call.id: task for call, task in run.journal.open_calls()}
+        for call in calls:
+            source = self._source(self.offer(run), call)
+            if source is not self._tools:  # what a sub-agent has not done is over, too
+                await source.give_up(run.caller(), _tool_call(call), known[call.id])
+        result = ToolResult(sentences.CORRECTED_CALL, is_error=True, not_made=True)
+        lines = [resulted(run.ask.id, call.id, result) for call in calls]
+        await run.journal.add(lines, sync=True)
+        return True
+
+    async def pending(self, run: Run, calls: Sequence[Called]) -> Sequence[str] | None:
+        """Return the tasks that these calls wait for; None if one has no task, so that it may have
+        done something. Raises StorageError.
+        """
+        known, found = {call.id: task for call, task in run.journal.open_calls()}, list[str]()
+        for call in calls:
+            task = known.get(call.id)
+            if task is None:
+                return None
+            source = self._source(self.offer(run), call)
+            tasks = await source.pending(run.caller(), _tool_call(call), task)
+            if tasks is None:
+                return None
+            found += tasks
+        return found
 
     async def give_up(self, run: Run) -> tuple[list[Line], int]:
         """Give up the calls that have no result yet.
@@ -317,7 +353,7 @@ def _resumed(run: Run, waiting: Sequence[Called], interleaved: bool) -> str:
     needed.
     """
     seconds, asked_at = time(), run.journal.asked_at()
-    now = prompt.spoken_time(datetime.fromtimestamp(seconds, UTC), run.ask.profile.zone)
+    now = exact_time(datetime.fromtimestamp(seconds, UTC), run.ask.profile.zone)
     if not interleaved:
         is_long = asked_at is not None and seconds - asked_at > _LONG_S
         return sentences.RESUMED.format(now=now) if is_long else ""

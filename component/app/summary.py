@@ -4,8 +4,7 @@ from pathlib import Path
 
 from component import VERSION
 from component.config import Settings
-from component.config.llm import ModelChoice
-from component.kernel.options import own_models
+from component.kernel.options import model_names
 
 
 def summary(settings: Settings, configuration: Path | None) -> dict[str, str]:
@@ -16,26 +15,13 @@ def summary(settings: Settings, configuration: Path | None) -> dict[str, str]:
         "version": VERSION,
         "configuration": "none" if configuration is None else str(configuration.absolute()),
         "agents": ", ".join(settings.agent_names),
-        "models": _models(settings),
+        "models": ", ".join(model_names(settings)) or "none",
         "database": "PostgreSQL"
         if settings.storage.postgres.get_secret_value()
         else f"SQLite in {settings.storage.path.absolute()}",
         "policy": f"domains {_list(settings.allowed_domains)}; JIDs {admitted};"
         f" {len(agent.admins)} admins; {len(policy.rules)} rules; confirm {policy.confirm}",
     }
-
-
-def _models(settings: Settings) -> str:
-    if settings.llm is None:
-        return "none"
-    from component.models.building import choices  # noqa: PLC0415 - only where there is a model
-
-    found = choices(settings.llm, own_models(settings))
-    return ", ".join(dict.fromkeys(map(_model, found.values())))
-
-
-def _model(choice: ModelChoice) -> str:
-    return f"{choice.provider} {choice.model or 'bundled'}"
 
 
 def _list(entries: tuple[str, ...]) -> str:

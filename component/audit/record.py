@@ -25,7 +25,7 @@ _log = structlog.get_logger("component.audit")
 
 _GATHER_S: Final = 0.02
 """How long events are collected, which limits syncs to fifty a second."""
-_PATIENCE_S: Final = 1.0
+_TIMEOUT_S: Final = 1.0
 """How long the event of a repeatable skill that ran without a task waits for others: waking up for
 the disk costs far more than running such a skill."""
 _ENOUGH: Final = 4096
@@ -207,7 +207,7 @@ class Audit:
                     self._asleep = True
                     await self._wake.wait()
                 if self.outage is None and len(self._waiting) < _ENOUGH:
-                    with anyio.move_on_after(_PATIENCE_S):
+                    with anyio.move_on_after(_TIMEOUT_S):
                         await self._hurry.wait()
                 await anyio.sleep(_GATHER_S if self.outage is None else wait)
                 self._hurry = anyio.Event()

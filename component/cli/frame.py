@@ -14,6 +14,8 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 import click
 
+from component.journal import is_journal
+
 if TYPE_CHECKING:
     from component.app.process import StartError
     from component.config import Settings
@@ -124,8 +126,12 @@ class Fault(click.ClickException):
         self.sentences = sentences
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Print the sentences, each with a mark that is red on a terminal."""
+        """Print the sentences, each with a mark that is red on a terminal; in the journal of
+        systemd they have the priority of errors.
+        """
         mark = click.style("error:", fg="red", bold=True)
+        if is_journal(sys.stderr):
+            mark = f"<3>{mark}"
         color = False if os.environ.get("NO_COLOR") else self.show_color
         for sentence in self.sentences:
             click.echo(f"{mark} {sentence}", file=file, err=True, color=color)

@@ -38,6 +38,14 @@ class ComponentConnection:
 
 
 DEFAULT_PORTS: Mapping[str, int] = {"prosody": 5347, "ejabberd": 5275, "openfire": 5275}
+"""The defaults of Prosody and Openfire. ejabberd has none: its guide uses that of Openfire."""
+
+_PLACES: Mapping[str, tuple[str, ...]] = {
+    "prosody": ("/usr/bin/prosodyctl", "/usr/local/bin/prosodyctl"),
+    "ejabberd": ("/usr/sbin/ejabberdctl", "/opt/ejabberd"),
+    "openfire": ("/usr/share/openfire", "/opt/openfire"),
+}
+"""Where Debian's packages and the installers of the projects put a server."""
 
 
 def server_block(server: str, connection: ComponentConnection) -> str:
@@ -122,11 +130,13 @@ Examples:
 @click.option(
     "--port",
     type=click.IntRange(1, 65535),
-    help="Port on which the server accepts components.  [default: 5347 with --server prosody,"
-    " else 5275]",
+    help="Port on which the server accepts components.  [default: 5275 for ejabberd and Openfire,"
+    " else 5347]",
 )
 @click.option(
-    "--server", type=click.Choice(_SERVERS), help="Show only the configuration of this server."
+    "--server",
+    type=click.Choice(_SERVERS),
+    help="Show only the configuration of this server.  [default: the one that is installed here]",
 )
 @click.option("--full", is_flag=True, help="Write every setting, with its description.")
 @click.option(
@@ -162,7 +172,7 @@ def init(
     if interactive():
         label = "Domain of the agent, such as agent.example.com"
         domain = domain or Prompt(label, _domain).ask()
-        server = server or _ask_server()
+        server = server or _ask_server(host)
         host = host or Prompt("Host name of the XMPP server", _host, "localhost").ask()
         port = (
             port
@@ -173,6 +183,11 @@ def init(
     if not domain:
         raise click.UsageError(
             "--domain is missing: give the domain of the agent, such as agent.example.com"
+        )
+    if not server and not interactive() and (installed := _installed(host)):
+        server = installed
+        click.echo(
+            f"This is for {server}, which is installed here; --server names another one.", err=True
         )
     host = host or "localhost"
     port = port or _default_port(server)
@@ -192,10 +207,21 @@ def init(
     _report(path, connection, server, kept)
 
 
-def _ask_server() -> str | None:
+def _ask_server(host: str | None) -> str | None:
     choices = (*_SERVERS, "other")
-    answer = Prompt(f"XMPP server ({', '.join(choices)})", one_of(*choices), "prosody").ask()
+    default = _installed(host) or _SERVERS[0]
+    answer = Prompt(f"XMPP server ({', '.join(choices)})", one_of(*choices), default).ask()
     return None if answer == "other" else answer
+
+
+def _installed(host: str | None) -> str | None:
+    """Return the server that is installed on this machine, unless another `host` or several."""
+    if host and host not in _LOOPBACK:
+        return None
+    found = [
+        name for name, places in _PLACES.items() if any(Path(each).exists() for each in places)
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def _domain(text: str) -> str:
@@ -219,7 +245,7 @@ def _port(text: str) -> int:
 
 
 def _default_port(server: str | None) -> int:
-    return DEFAULT_PORTS[server] if server else 5275
+    return DEFAULT_PORTS[server or "prosody"]
 
 
 def _settings(domain: str, host: str, port: int) -> "Settings":
@@ -320,7 +346,7 @@ def _report(
     if kept:
         say(f"Wrote {path}; it uses the existing secret from {kept}.")
     else:
-        say(f"Wrote {path}, and the secret to {path.with_suffix('.env')}, for your eyes only.")
+        say(f"Wrote {path}, and the secret to {path.with_suffix('.env')}.")
     if not connection.local:
         say(
             "The server is on another machine: without TLS, anybody on the network between can"
@@ -330,7 +356,7 @@ def _report(
     say(f"\n1. Add {this} to the configuration of the server (it contains the secret):\n")
     for index, name in enumerate([server] if server else _SERVERS):
         click.echo(("\n" if index else "") + server_block(name, connection), nl=False)
-    found = path == Path("agent.toml") and not os.environ.get("XMPP_AGENT_CONFIG")
+    found = path == Path(os.environ.get("XMPP_AGENT_CONFIG") or "agent.toml")
     config = "" if found else f" --config {shlex.quote(str(path))}"
     say(f"\n2. Check the set-up:   xmpp-agent doctor{config}")
     say(f"3. Start the agent:    xmpp-agent run{config}")

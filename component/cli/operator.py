@@ -253,7 +253,7 @@ async def _commands(
     await agents.load()
     task_admin = TaskAdmin(storage, task_limits(settings))
     commands = (
-        *AdminCommands(lambda: _vitals(settings), task_admin, Switches(storage)).commands(),
+        *AdminCommands(lambda _zone: _vitals(settings), task_admin, Switches(storage)).commands(),
         *AgentCommands(agents).commands(),
         *SpendingCommands(
             BudgetBook(storage, budget_limits(settings), recorder), DEFAULT_AGENT

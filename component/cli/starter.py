@@ -9,7 +9,7 @@ _STARTER: Final = Template("""\
 # `xmpp-agent init --full` writes every setting, docs/reference/configuration.md explains them.
 
 [server]
-# Where the XMPP server accepts components.
+# Where the XMPP server accepts components. Prosody's default is 5347, Openfire's 5275.
 host = ${host}
 port = ${port}
 # The address of the agent, as the server knows it.

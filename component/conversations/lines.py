@@ -151,6 +151,7 @@ class Resulted(msgspec.Struct, frozen=True, tag="result", omit_defaults=True, kw
         finding: the finding of the scanner in `content`.
         late: the name of the tool, if the result came after other messages. It stays in its place,
             and the placeholder at the call stays, too.
+        not_made: the call certainly had no effect.
     """
 
     turn: str
@@ -165,6 +166,7 @@ class Resulted(msgspec.Struct, frozen=True, tag="result", omit_defaults=True, kw
     shown: int | None = None
     finding: str = ""
     late: str = ""
+    not_made: bool = False
 
 
 class Summary(msgspec.Struct, frozen=True, tag="summary", omit_defaults=True, kw_only=True):

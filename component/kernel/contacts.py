@@ -1,7 +1,7 @@
 """The contacts of the agents: who is a person, in which time zone, and who may be written to."""
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import Final, Literal
 
 import anyio
@@ -17,7 +17,7 @@ from component.link.messages.outbound import OutboundMessage, Text, conversation
 from component.policy.persons import Persons
 from component.store.contacts import LastAddresses
 from component.store.notifications import NotificationStore
-from component.zones import zone_named
+from component.zones import person_zone
 from xep.disco import InfoQuery
 from xep.entity_time import NAMESPACE as ENTITY_TIME
 from xep.entity_time import Time, TimeQuery
@@ -189,11 +189,8 @@ class TimeZones:
 
 
 class PersonZones:
-    """Finds the names of time zones; see `component.zones.zone_named`.
-
-    A client reports only an offset from UTC (XEP-0202). If that is the current offset of the zone
-    of the settings, the person is taken to be in that zone, so that summer time is right. Otherwise
-    the zone is that offset, as `UTC+09:00`.
+    """Finds the names of time zones; see `component.zones.person_zone`. A client reports only an
+    offset from UTC (XEP-0202).
 
     Args:
         store: what people have chosen, and the offsets that their clients last reported.
@@ -220,20 +217,14 @@ class PersonZones:
         has reported its time lately.
         """
         preferences = await self._store.preferences(person)
-        if preferences.zone is not None and zone_named(preferences.zone) is not None:
-            return preferences.zone
-        offset = None
-        if self._contacts is not None:
+        offset = preferences.client_offset
+        if self._contacts is not None and preferences.zone is None:
             reported = self._contacts.time_zones.of
             if reported(person) is None and person.resource is not None and at is not None:
                 await self._contacts.ask_time(person, at)
-            offset = reported(person)
-        if offset is None and preferences.utc_offset is not None:
-            offset = timezone(timedelta(seconds=preferences.utc_offset))
-        local = self._now().astimezone(zone_named(self.default))
-        if offset is None or offset.utcoffset(None) == local.utcoffset():
-            return self.default
-        return str(offset)
+            if (zone := reported(person)) is not None:
+                offset = zone.utcoffset(None)
+        return person_zone(preferences.zone, offset, self.default, self._now())
 
     async def of_caller(self, asking: Asking) -> str:
         """Return the name of the time zone of the caller of a command; `UTC` for the operator.

@@ -9,6 +9,7 @@ import structlog
 
 from component.link.router.faults import RouterErrors
 from component.store import StorageError
+from component.store.outages import log_failure
 from xep import pubsub_errors
 from xep.fluux_agent import NAMESPACE, errors
 from xep.stanza_error import StanzaError
@@ -31,11 +32,11 @@ class AgentErrors(RouterErrors):
 
     def temporary(self, error: BaseException) -> StanzaError | None:
         """``resource-constraint``, with ``<retry/>``, for an error of the database, which is
-        logged; None for another one.
+        logged unless that of an outage is; None for another one.
         """
         if not isinstance(error, StorageError):
             return None
-        _log.error("the database refused", reason=str(error))
+        log_failure(_log, "the database refused", error)
         return unavailable(self._retry_after_s)
 
     def malformed(self, payload: str | None, reason: str) -> StanzaError:

@@ -15,6 +15,7 @@ from component.audit.protocol import NoRecord, Recorder
 from component.audit.quota import Refusals
 from component.audit.record import Audit
 from component.config import Settings
+from component.kernel.options import all_models
 from component.metrics.counters import Counters
 from component.metrics.traces import Tracer, make_tracer
 from component.models.observer import Observer
@@ -104,13 +105,10 @@ def _never_full() -> None:
 
 def _providers(settings: Settings) -> Mapping[str, str]:
     """Return the provider of each model by its name, and under "" that of all others."""
-    llm = settings.llm
-    if llm is None:
-        return {}
-    choices = (*llm.fallback, *llm.tiers.values(), llm)
-    return {"": llm.provider} | {
-        choice.model: choice.provider for choice in choices if choice.model
-    }
+    models = all_models(settings)
+    main = models.get("llm")
+    named = {one.model: one.provider for one in reversed([*models.values()]) if one.model}
+    return named if main is None else {"": main.provider} | named
 
 
 @asynccontextmanager

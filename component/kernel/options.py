@@ -182,6 +182,23 @@ def own_models(settings: Settings) -> Mapping[str, ModelChoice]:
     return {entry.name: entry.llm for entry in settings.agents if entry.llm is not None}
 
 
+def all_models(settings: Settings) -> Mapping[str, ModelChoice]:
+    """Return all models, also those that agents have of their own, by their sections, with
+    inherited values. The main one is the first.
+    """
+    if settings.llm is None:
+        return {}
+    from component.models.building import choices  # noqa: PLC0415 - only where there is a model
+
+    return choices(settings.llm, own_models(settings))
+
+
+def model_names(settings: Settings) -> Sequence[str]:
+    """Return the provider and the name of each model."""
+    found = all_models(settings).values()
+    return list(dict.fromkeys(f"{one.provider} {one.model or 'bundled'}" for one in found))
+
+
 def page_bytes(settings: Settings) -> int:
     """The bytes that the entries of a page may take, so that the page can be sent."""
     return page_room(settings.server.max_stanza_bytes)

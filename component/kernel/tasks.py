@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 _log = structlog.get_logger("component.app")
 
-_PATIENCE_S: Final = 2.0
+_STREAM_TIMEOUT_S: Final = 2.0
 """Seconds for which tasks of a previous run wait for the stream: the handshake is faster then."""
 
 
@@ -137,7 +137,7 @@ class TaskSubsystem:
             self.limits,
             self.news,
             records=monitoring.tasks,
-            clocks=Clocks(boot_s=system.current().since_boot, patience_s=_PATIENCE_S),
+            clocks=Clocks(boot_s=system.current().since_boot, stream_timeout_s=_STREAM_TIMEOUT_S),
         )
         self.task_admin = TaskAdmin(
             environment.storage, self.limits, self.service.cancel, self._requeued

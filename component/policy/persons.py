@@ -14,7 +14,7 @@ from xep.stanza_error import StanzaError
 
 _REMEMBERED_S: Final = 600.0
 _MOST_REMEMBERED: Final = 4096
-_PATIENCE_S: Final = 2.0
+_TIMEOUT_S: Final = 2.0
 """How long to wait for answers before a confirmation."""
 
 
@@ -85,7 +85,7 @@ class Persons:
                 known = await self._ask(who, target)
             found.append(known is not None and known.by == "word" and known.none)
 
-        with anyio.move_on_after(_PATIENCE_S):  # without an answer it counts as a person
+        with anyio.move_on_after(_TIMEOUT_S):  # without an answer it counts as a person
             async with anyio.create_task_group() as group:
                 for who in dict.fromkeys((requester, principal.bare)):
                     group.start_soon(look, who)

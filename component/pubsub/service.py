@@ -38,6 +38,7 @@ from component.store.outages import log_failure
 from component.store.storage import Storage
 from xep.binding import Payload, RawXML, keep
 from xep.jid import JID
+from xep.pubsub import AffiliationName
 from xep.pubsub_event import Event
 
 _PAGE: Final = 200
@@ -272,6 +273,21 @@ class PubSubService:
             return change
 
         await self.change(_self(address), node, op)
+
+    async def set_owners(self, address: JID, node: str, owners: Sequence[JID]) -> None:
+        """Make these, beside the address itself, the only owners of a node. Raises StanzaError as
+        `nodes.set_affiliations`, and StorageError.
+        """
+        wanted = {str(each.bare) for each in owners}
+
+        def op(at: NodeAccess) -> None:
+            before = set(nodes.owners(at))
+            made: list[tuple[str, AffiliationName]] = [(jid, "owner") for jid in wanted - before]
+            made += [(jid, "none") for jid in before - wanted]
+            if made:
+                nodes.set_affiliations(at, sorted(made))
+
+        await self.write(_self(address), node, op)
 
     async def visible(self, who: Requester) -> list[tuple[str, str]]:
         """Return the nodes that the requester may see, sorted, each with its title (§5.2). Raises

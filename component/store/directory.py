@@ -133,3 +133,15 @@ def sync_directory(directory: Path) -> None:
 def is_used(directory: Path) -> bool:
     """Whether a service has used the data directory before. Blocks."""
     return (directory / _NAME).exists()
+
+
+_ROOM_BYTES: Final = 1_000_000
+
+
+def has_room(directory: Path) -> bool:
+    """Return whether the disk of a directory has space for more than a few transactions."""
+    try:
+        disk = os.statvfs(directory)
+    except OSError:
+        return True  # the next write says what is wrong
+    return disk.f_bavail * disk.f_frsize >= _ROOM_BYTES

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 
 class StorageError(Exception):
@@ -30,6 +31,10 @@ class ConnectionLostError(UnavailableError):
     """The connection broke, or the server ended the session: the transaction may be run again."""
 
 
+class DiskFullError(StorageError):
+    """The disk of the database is full."""
+
+
 class ConflictError(StorageError):
     """Transactions waited for each other's rows, and the database ended this one (a deadlock)."""
 
@@ -46,6 +51,9 @@ class UnstorableError(ValueError):
         )
 
 
+_FULL: Final = 13  # sqlite3.SQLITE_FULL, without the import
+
+
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
     """Convert errors of SQLite and the file system to a StorageError about `path`.
@@ -58,9 +66,9 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        if (sentence := sqlite_sentence(path, error)) is None:
+        if (found := sqlite_error(path, error)) is None:
             raise
-        raise StorageError(sentence) from error
+        raise found from error
     except OSError as error:
         raise StorageError(
             f"The data directory needs {path}, which cannot be created or opened:"
@@ -69,11 +77,17 @@ def explained(path: Path) -> Iterator[None]:
         ) from error
 
 
-def sqlite_sentence(path: Path, error: BaseException) -> str | None:
-    """Describe an error of the database at `path`; None if a bug in this program caused it."""
+def sqlite_error(path: Path, error: BaseException) -> StorageError | None:
+    """Return what to raise in place of an error of the database at `path`; None if a bug in this
+    program caused it.
+    """
     code = getattr(error, "sqlite_errorcode", None)
     why = None if code is None else _explain(code)
-    return None if why is None else f"The database {path} {why} (SQLite says: {error})."
+    if code is None or why is None:
+        return None
+    # The primary result code is the low byte, https://www.sqlite.org/rescode.html
+    kind = DiskFullError if code & 0xFF == _FULL else StorageError
+    return kind(f"The database {path} {why} (SQLite says: {error}).")
 
 
 def _what_is_there(error: OSError) -> str:

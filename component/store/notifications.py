@@ -11,6 +11,7 @@ which people are shown.
 """
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -141,6 +142,11 @@ class Preferences(msgspec.Struct, frozen=True):
     utc_offset: int | None = None
     urgent: bool = False
     sends_receipts: bool = False
+
+    @property
+    def client_offset(self) -> timedelta | None:
+        """`utc_offset` as a difference of time."""
+        return None if self.utc_offset is None else timedelta(seconds=self.utc_offset)
 
 
 class Recipient(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ import msgspec
 import structlog
 
 from component import system
-from component.store.errors import ConflictError, StorageError
+from component.store.errors import ConflictError, DiskFullError, StorageError
 
 _log = structlog.get_logger("component.store")
 
@@ -30,6 +30,10 @@ class Outage(msgspec.Struct, frozen=True):
 class Outages:
     """Learns how each operation on a database has ended.
 
+    Args:
+        has_room: whether there is space on the disk. While there is none, the outage of a full disk
+            lasts, although a small write may succeed now and then.
+
     Attributes:
         present: the present outage; None while the database can be used.
     """
@@ -38,7 +42,11 @@ class Outages:
         self,
         clock: Callable[[], float] = system.monotonic,
         now: Callable[[], datetime] = system.now,
+        *,
+        has_room: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._has_room = has_room
+        self._is_full = False
         self.present: Outage | None = None
         self._failing: set[str] = set()
         self._clock = clock
@@ -57,6 +65,7 @@ class Outages:
             self._began, self._logged = clock, False
         self.present = Outage(since, str(error))
         self._failing.add(what)
+        self._is_full = isinstance(error, DiskFullError)
         if isinstance(error, StorageError):
             error.is_logged = True
         if clock >= self._next_line:
@@ -67,7 +76,7 @@ class Outages:
 
     def succeeded(self, what: str) -> None:
         """An operation of a kind has succeeded."""
-        if what not in self._failing:
+        if what not in self._failing or (self._is_full and not self._has_room()):
             return
         self._failing.discard(what)
         if self._failing:

@@ -16,7 +16,7 @@ from component.store.errors import (
     UnavailableError,
     UnstorableError,
     explained,
-    sqlite_sentence,
+    sqlite_error,
 )
 from component.store.listening import Never
 from component.store.schema import Schema, make_sqlite, transaction
@@ -174,8 +174,8 @@ class _Transaction:
     def explain(self, error: BaseException) -> StorageError | UnstorableError | None:
         import sqlite3  # noqa: PLC0415
 
-        if (sentence := sqlite_sentence(self._path, error)) is not None:
-            return StorageError(sentence)
+        if (found := sqlite_error(self._path, error)) is not None:
+            return found
         too_much = isinstance(error, OverflowError | UnicodeEncodeError | sqlite3.DataError)
         return UnstorableError(error) if too_much else None
 

@@ -19,7 +19,7 @@ import anyio
 from component import system
 from component.store.clock import SteadyClock, since_boot, skew_in, wall_clock
 from component.store.database import Database, Value
-from component.store.directory import DirectoryLock, home_of, locked
+from component.store.directory import DirectoryLock, has_room, home_of, locked
 from component.store.errors import StorageError, explained
 from component.store.outages import Outage, Outages
 from component.store.schema import Schema
@@ -94,7 +94,7 @@ class Storage:
         process uses it, if the database is damaged or was written by a newer release, or if the
         server cannot be reached or denies access.
         """
-        closing, outages = ExitStack(), Outages()
+        closing, outages = ExitStack(), Outages(has_room=partial(has_room, directory))
         if elapsed is None:
             elapsed = since_boot if now is wall_clock or postgres else now
         steady = SteadyClock(elapsed)

@@ -17,6 +17,7 @@ from component import system
 from component.store.database import Database
 from component.store.errors import (
     ConnectionLostError,
+    DiskFullError,
     StorageError,
     UnavailableError,
     UnstorableError,
@@ -195,7 +196,8 @@ def commit_all(engine: Engine, batch: Sequence[Queued[Any]]) -> None:
         run_writes(engine.commit, batch)
     except StorageError as error:
         for write in batch:
-            write.refused = StorageError(str(error)).with_traceback(error.__traceback__)
+            kind = DiskFullError if isinstance(error, DiskFullError) else StorageError
+            write.refused = kind(str(error)).with_traceback(error.__traceback__)
             write.refused.__cause__ = error.__cause__
     except BaseException as error:  # noqa: BLE001 - all waiting callers must get it
         for write in batch:

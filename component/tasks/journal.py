@@ -250,6 +250,12 @@ def result_of(recorded: Recorded, wanted: type[T]) -> T:
 # Rows.
 
 
+def has_begun(database: Database, task: str) -> bool:
+    """Return whether a step of a task has begun, other than a question."""
+    steps = database.execute("SELECT step FROM journal WHERE task = ?", (task,)).fetchall()
+    return any(not str(step).startswith(_QUESTION) for (step,) in steps)
+
+
 def read_journal(database: Database, task: str) -> Journal:
     """Return the journal of a task."""
     journal = Journal()

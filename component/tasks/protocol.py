@@ -139,10 +139,13 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 class Naming(msgspec.Struct, frozen=True):
     """How an answer in words identifies its question, if it does. None of it is proof, because
     others can cause questions that also match.
+
+    `may_decide` says whether the words could also be meant for a confirmation: a yes or a no.
     """
 
     thread: str | None = None
     beginning: str = ""
+    may_decide: bool = True
 
 
 Doubt: TypeAlias = Literal["just asked", "not shown", "other questions"]

@@ -391,10 +391,17 @@ class Answerer(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
+_NO_CONFIRMATION: Final = (
+    " AND NOT EXISTS"
+    " (SELECT 1 FROM inputs WHERE inputs.id = recent_questions.input AND inputs.kind = 'confirm')"
+)
+
+
 def doubt_about(database: Database, by: Answerer, id_: str, *, stands: bool = True) -> Doubt | None:
     """Return why an answer may not be meant for the question `id_`; None if it certainly is.
 
-    Words that name nothing are meant for the only question that is open or was closed a moment ago,
+    Words that name nothing are meant for the only question that is open or was closed a moment ago
+    (except confirmations, if they decide nothing),
     or for the newest if all of them are open and come from the person's own requests. `stands` says
     whether the question must have been open for a while then (CNF-045). Only the beginning of its
     identifier can name a question whose message the person has not got.
@@ -413,10 +420,11 @@ def doubt_about(database: Database, by: Answerer, id_: str, *, stands: bool = Tr
     if naming.beginning:
         also += " AND substr(input, 1, CAST(? AS INTEGER)) = ?"
         values += [len(naming.beginning), naming.beginning]
+    others = "" if naming.may_decide else _NO_CONFIRMATION
     found = database.execute(
         "SELECT input, asked, closed IS NULL AND expires > ?, shown FROM recent_questions"  # noqa: S608 - constant text
         " WHERE jid = ? AND agent IN (?, ?) AND COALESCE(closed, expires) > ?"
-        f" AND (shown <> 'withheld' OR input = ?){also}",
+        f" AND (shown <> 'withheld' OR input = ?){also}{others}",
         values,
     ).fetchall()
     times = {question: asked_at for question, asked_at, _, _ in found}

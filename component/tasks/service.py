@@ -18,7 +18,16 @@ from component.store.clock import seconds_since_boot
 from component.store.errors import StorageError
 from component.store.outages import log_failure
 from component.store.storage import Storage
-from component.tasks import changes, leases, queries, question_rows, questions, replay, rows
+from component.tasks import (
+    changes,
+    journal,
+    leases,
+    queries,
+    question_rows,
+    questions,
+    replay,
+    rows,
+)
 from component.tasks.admission import Admission
 from component.tasks.changes import TaskRuntime, Transaction, release_all
 from component.tasks.events import UNSENT, EventSender, TaskRecords
@@ -27,10 +36,10 @@ from component.tasks.gate import SkillAccess
 from component.tasks.inline import InlineRequests
 from component.tasks.protocol import Listener, Naming, Question, TaskLimits, UncertainError
 from component.tasks.question_rows import Answerer
-from component.tasks.questions import Judgement
+from component.tasks.questions import SEVERAL_CALLS, Judgement
 from component.tasks.replay import ReplayCache
 from component.tasks.request import session_key
-from component.tasks.rows import TERMINAL
+from component.tasks.rows import TERMINAL, Row
 from component.tasks.worker import Worker
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Decision
@@ -47,12 +56,12 @@ class Clocks(msgspec.Struct, frozen=True):
     """The clocks of the task service; tests set them.
 
     `now` is for deadlines, `boot_s` does not jump, for answers in memory. Old work waits
-    `patience_s` seconds for the first stream, so that it does not delay the connection.
+    `stream_timeout_s` seconds for the first stream, so that it does not delay the connection.
     """
 
     now: Callable[[], datetime] = system.now
     boot_s: Callable[[], float] = seconds_since_boot
-    patience_s: float = 0.0
+    stream_timeout_s: float = 0.0
 
 
 class TaskService:
@@ -85,7 +94,7 @@ class TaskService:
     ) -> None:
         self._storage = storage
         self._limits = limits
-        self._patience_s = clocks.patience_s
+        self._stream_timeout_s = clocks.stream_timeout_s
         self._records = records or TaskRecords()
         self._connected = anyio.Event()
         self._shared = False
@@ -149,7 +158,7 @@ class TaskService:
             await group.start(self._listen, leases.CHANNEL, self._stop_cancelled)
             await group.start(self._listen, UNSENT, self._keep_telling)
         task_status.started()
-        with anyio.move_on_after(self._patience_s):
+        with anyio.move_on_after(self._stream_timeout_s):
             await self._connected.wait()
         group.start_soon(self._timer.run)
         group.start_soon(self._ended.run)
@@ -291,6 +300,30 @@ class TaskService:
             return queries.whole_task(tx, row)
 
         return _known(await self._runtime.commit(op, tasks=(query.id,)))
+
+    async def retract(self, who: JID, at: JID, tasks: Sequence[str]) -> bool:
+        """Cancel tasks, because what they do is no longer wanted, if none of them has done
+        anything; else change nothing, and return False. A skill that only reads does nothing.
+        """
+
+        def op(tx: Transaction) -> bool:
+            found = [rows.find(tx, who, at, task, lock=True) for task in sorted({*tasks})]
+            mine = [row for row in found if row is not None]
+            if len(mine) < len(found) or any(self._has_begun(tx, row) for row in mine):
+                return False
+            for row in mine:
+                tx.publish(*changes.cancel(tx, row))
+            return True
+
+        return await self._runtime.commit(op, tasks=tasks)
+
+    def _has_begun(self, tx: Transaction, row: Row) -> bool:
+        skill = self._runtime.skills.find(row.skill)
+        if row.skill != SEVERAL_CALLS and skill is not None and skill.annotations.read_only:
+            return False
+        if row.state not in ("accepted", "input-required", "rejected") or row.tries:
+            return True
+        return journal.has_begun(tx, row.id)
 
     # Questions.
 

@@ -238,7 +238,7 @@ class ToolExecutor:
             running = self._tasks.execute(request, taints.append)
             answer = running if isinstance(running, ANSWERS) else await running
         except NotPermitted as error:
-            return _no(error.text)
+            return _no(error.text, not_made=True)
         except StanzaError as error:
             self._record(caller, "tool-call", "failed", skill.name, error.condition)
             return _no(_refusal(error), _taint(error.application, skill.taint))
@@ -284,6 +284,15 @@ class ToolExecutor:
             outcome = "done" if not result.is_error else str(found.state)
             self._record(caller, "tool-call", outcome, skill.name, task=found.id)
         return result
+
+    async def pending(self, _caller: Caller, _call: ToolCall, task: str) -> Sequence[str]:
+        """Return the task of the call."""
+        return (task,)
+
+    async def retract(self, caller: Caller, tasks: Sequence[str]) -> bool:
+        """Cancel tasks if none of them has done anything."""
+        said = caller.request
+        return await self._tasks.retract(said.principal, said.target.bare, tasks)
 
     async def give_up(self, caller: Caller, call: ToolCall, task: str | None) -> None:
         """Cancel the task, or the execution that has not become one."""
@@ -369,8 +378,8 @@ def _session(caller: Caller, call_id: str) -> str:
     return f"{caller.turn} {caller.agent} {call_id}"
 
 
-def _no(sentence: str, taint: Taint | None = None) -> ToolResult:
-    return ToolResult(sentence, is_error=True, taint=taint)
+def _no(sentence: str, taint: Taint | None = None, *, not_made: bool = False) -> ToolResult:
+    return ToolResult(sentence, is_error=True, taint=taint, not_made=not_made)
 
 
 def _taint(conditions: Iterable[object], taint: Taint | None) -> Taint | None:
@@ -418,8 +427,9 @@ def _ended(task: Task, taint: Taint | None) -> ToolResult:
         return _result(task.result, taint)
     if task.state == "cancelled":
         return _no("It was cancelled.")
-    failure = task.failure
+    failure, not_made = task.failure, task.state == "rejected"
     if failure is None or not failure.texts:
-        return _no("It failed.")
+        return _no("It failed.", not_made=not_made)
     why = failure.texts[0].text
-    return _no(f"It did not happen: {why}", _taint(failure.conditions, taint))
+    taint = _taint(failure.conditions, taint)
+    return _no(f"It did not happen: {why}", taint, not_made=not_made)

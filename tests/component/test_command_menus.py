@@ -8,7 +8,7 @@ import pytest
 from tests.kit import Peer, Script, anyio_backend, service
 from tests.servers.talk import execute
 from xep.binding import encode
-from xep.commands import NAMESPACE, Command
+from xep.commands import NAMESPACE, BadSessionId, Command
 from xep.data_forms import Field, Form
 from xep.disco import ItemsQuery
 from xep.fluux_agent.execute import Accepted
@@ -88,6 +88,15 @@ async def test_commands_of_every_day_come_first_and_those_of_admins_last(tmp_pat
         # An admin's /status is another command.
         theirs = [of_admin.index(node) for node in nodes if node != "command/status"]
         assert max(theirs) < min(map(of_admin.index, ("command/pause", "command/retry")))
+
+
+async def test_a_menu_has_one_entry_for_each_thing(tmp_path: Path) -> None:
+    async with service(tmp_path, with_skills(tmp_path), model=Script()) as kit:
+        juliet = kit.peer(JULIET)
+        nodes = {node for node, _ in await menu(juliet)}
+        assert {"skill/add", "skill/walk", "command/new"} <= nodes
+        assert not {"command/run", "command/skills", "command/reset"} & nodes
+        assert "/run" in await juliet.ask("/help", "/run"), "in the chat they are commands"
 
 
 async def test_only_equal_titles_are_followed_by_a_name(tmp_path: Path) -> None:
@@ -200,3 +209,18 @@ async def test_every_form_comes_back_with_what_is_wrong_and_what_was_given(tmp_p
                 assert field is not None
                 assert field.values == (bad,), (node, name)
         assert tried >= 10
+
+
+async def test_a_form_of_a_service_that_was_killed_is_refused_in_a_sentence(
+    tmp_path: Path,
+) -> None:
+    async with service(tmp_path, with_skills(tmp_path)) as kit:
+        juliet = kit.peer(JULIET)
+        asked = await run(juliet, Command(node="skill/add"))
+        await kit.restart(kill=True)
+        form = Form(type="submit", fields=(Field(var="first", values=("1",)),))
+        again = Command(node=asked.node, sessionid=asked.sessionid, form=form)
+        answer = await juliet.iq("set", encode(again))
+        error = answer.error((BadSessionId,))
+        assert error.application == (BadSessionId(),)
+        assert error.text.endswith("Please start the command again.")

@@ -10,17 +10,21 @@ import pytest
 
 from component.commands import CommandError
 from component.config.problems import Problem, SettingsError
+from component.features.announcements.feature import ANNOUNCEMENTS
 from component.kernel.kernel import Reloaded
 from component.memory_directory.layout import SessionKey
 from component.models.protocol import ModelRequest
 from component.skills import skill
 from tests.component.features.installed_skills.world import install
 from tests.kit import AGENT, Kit, Peer, Script, anyio_backend, service
+from tests.kit.service import _made
 from tests.logs import restored_logs
 from tests.servers.talk import execute
+from xep.binding import encode
 from xep.disco import InfoQuery
 from xep.fluux_agent.execute import Accepted
 from xep.jid import JID
+from xep.pubsub_owner import Affiliations, PubsubOwner
 from xep.vcard_temp import VCard
 
 __all__ = ["anyio_backend"]
@@ -73,7 +77,40 @@ async def offered(kit: Kit, name: str, person: str = JULIET) -> bool:
     return kit.kernel.environment.catalog.view(JID.parse(person).bare).get(name) is not None
 
 
+async def owners(peer: Peer) -> list[str]:
+    """Return the owners of the node of announcements, or the condition of the error."""
+    asked = PubsubOwner(affiliations=Affiliations(node=ANNOUNCEMENTS))
+    answer = await peer.iq("get", encode(asked), f"assistant@{AGENT}")
+    if answer.type == "error":
+        return [answer.error().condition]
+    found = answer.require(PubsubOwner).affiliations
+    assert found is not None
+    return [str(one.jid) for one in found.affiliations if one.affiliation == "owner"]
+
+
 # Who may do what.
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_the_admins_own_the_announcements_and_former_admins_do_not(
+    tmp_path: Path, restarted: bool
+) -> None:
+    before, after = (
+        f'[agent]\nadmins = ["{one}@capulet.example", "nurse@capulet.example"]'
+        for one in ("juliet", "romeo")
+    )
+    async with service(tmp_path, before) as kit:
+        juliet, romeo = kit.peer(JULIET), kit.peer(ROMEO)
+        assert await owners(juliet) == ["juliet@capulet.example", "nurse@capulet.example"]
+        assert await owners(romeo) == ["forbidden"]
+        if restarted:
+            await kit.stop()
+            kit.settings = _made(tmp_path, after, None)
+            await kit.start()
+        else:
+            await kit.reload(after)
+        assert await owners(juliet) == ["forbidden"]
+        assert await owners(romeo) == ["nurse@capulet.example", "romeo@capulet.example"]
 
 
 async def test_a_changed_policy_applies_to_the_next_request(tmp_path: Path) -> None:

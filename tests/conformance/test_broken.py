@@ -80,7 +80,7 @@ def _time_of_day(monkeypatch: pytest.MonkeyPatch) -> None:
 async def judge(
     defect: str = "",
     words: Iterable[str] = (),
-    patience: float = 3.0,
+    timeout_s: float = 3.0,
     at: str = "assistant@",
     agent: type[SmallAgent] | None = None,
 ) -> Run:
@@ -99,7 +99,7 @@ async def judge(
         )
         selection = select(words, SPECIFICATION, all_checks())
         address = f"{at}{DOMAIN}"
-        return await run(Plan(address, SPECIFICATION, selection, fixtures(), patience), driver)
+        return await run(Plan(address, SPECIFICATION, selection, fixtures(), timeout_s), driver)
 
 
 def told(found: Run) -> str:

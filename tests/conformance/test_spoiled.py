@@ -45,7 +45,7 @@ PROVOKED_BY = {
 }
 AGENTS = 6 if THOROUGH else 1
 """Processes, each of which is let connect again for each defect."""
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 """Longer than any answer takes. Of all defects only one, `does not ask back`, waits for it."""
 
 
@@ -288,7 +288,7 @@ async def judge(secret: str, stream: Any, words: list[str]) -> Run:
     )
     selection = select(words, SPECIFICATION, all_checks())
     return await run(
-        Plan(self_test.DOMAIN, SPECIFICATION, selection, fixtures(), timeout=PATIENCE_S), driver
+        Plan(self_test.DOMAIN, SPECIFICATION, selection, fixtures(), timeout=TIMEOUT_S), driver
     )
 
 

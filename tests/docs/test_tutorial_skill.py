@@ -21,7 +21,7 @@ COMMANDS = re.findall(r"^```sh\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | r
 def test_from_nothing_to_a_skill_that_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Commands
 ) -> None:
-    new, describe, test, call, demo = COMMANDS
+    _install, new, describe, test, call, demo, _approve = COMMANDS
     commands(new)
     skill = tmp_path / "tip"
     (skill / "main.py").write_text(block(GUIDE, "main.py"))

@@ -28,7 +28,7 @@ MOST_FAULTS: Final = 5
 """Different faults after which a campaign ends; each has cost a dozen rounds."""
 ANSWER_S: Final = 60.0
 """Seconds in which a request is answered, however busy the machine."""
-_PATIENCE_S: Final = 60.0
+_TIMEOUT_S: Final = 60.0
 _SHOWN: Final = 1500  # bytes of a stanza in a report
 _GONE: Final = "the server takes no connections any more"
 _HARMLESS: Final = frozenset(("debug", "info", "warning"))
@@ -120,12 +120,12 @@ class Campaign:
 
     def _passed(self, stream: RawStream) -> bool:
         """Wait until all that went into a stream has reached the service; False if it has ended."""
-        give_up = time.monotonic() + _PATIENCE_S
+        give_up = time.monotonic() + _TIMEOUT_S
         while time.monotonic() < give_up:
             self._fences += 1
             if (passed := stream.passed(self._fences)) is not None:
                 return passed
-        raise TimeoutError(f"no answer to pings after the stanzas, in {_PATIENCE_S} s")
+        raise TimeoutError(f"no answer to pings after the stanzas, in {_TIMEOUT_S} s")
 
     def _stream(self, sender: Sender) -> RawStream:
         stream = self._streams.get(sender)
@@ -135,7 +135,7 @@ class Campaign:
         if (old := self._streams.pop(sender, None)) is not None:
             old.close()
             self.reconnected += 1
-        give_up = time.monotonic() + _PATIENCE_S
+        give_up = time.monotonic() + _TIMEOUT_S
         while True:
             try:
                 stream = self._connect(sender)
@@ -200,7 +200,7 @@ class Campaign:
             self.faults.append(fault)
 
     def _wait(self, is_so: Callable[[], bool], otherwise: str) -> None:
-        give_up = time.monotonic() + _PATIENCE_S
+        give_up = time.monotonic() + _TIMEOUT_S
         while not is_so():
             if time.monotonic() > give_up:
                 raise TimeoutError(otherwise)

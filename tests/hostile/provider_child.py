@@ -53,7 +53,7 @@ class Talk:
             await anyio.sleep(0.0005)
             self.steps += 1
 
-    def patience(self, seconds: float, dialect: str = "chat") -> None:
+    def set_timeout(self, seconds: float, dialect: str = "chat") -> None:
         """Use a model that is waited for so long."""
         if (seconds, dialect) not in self._models:
             choice = ModelChoice(
@@ -131,16 +131,16 @@ async def main(url: str, directory: Path) -> None:
         talk.world.purse = book  # type: ignore[assignment]  # the real one
         await group.start(book.run)
         group.start_soon(talk.beat)
-        talk.patience(60.0)
+        talk.set_timeout(60.0)
         async with talk.world.life():
             while line := await anyio.to_thread.run_sync(sys.stdin.readline):
-                name, patience = json.loads(line)
+                name, timeout_s = json.loads(line)
                 logs.clear()
                 dialect = name.partition(": ")[0]
                 dialect = dialect if dialect in ("messages", "responses") else "chat"
-                talk.patience(patience, dialect)
+                talk.set_timeout(timeout_s, dialect)
                 attacked = await talk.turn(f"attack: {name}")
-                talk.patience(60.0, dialect)
+                talk.set_timeout(60.0, dialect)
                 after = await talk.turn("What time is it?")
                 rows = await book.report()
                 told = {

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 HOSTILE: Final = "mallory@bad.test/x"
 MEASURED: Final = "alice@good.test/desk"
 ROUNDS: Final = 12 if THOROUGH else 3
-PATIENCE_S: Final = 120.0
+TIMEOUT_S: Final = 120.0
 """Only reached by a test that would hang."""
 
 KB: Final = 1000
@@ -196,7 +196,7 @@ async def beside(directory: Path, payload: str, in_flight: int = 0) -> AsyncIter
         "conformance": Conformance(enabled=True),
         "limits": RequestLimits(inline_s=1, iq_timeout_s=0.5),
     }
-    with anyio.fail_after(PATIENCE_S):
+    with anyio.fail_after(TIMEOUT_S):
         async with attached(directory, **settings) as link, anyio.create_task_group() as tasks:
             made = Beside(link, payload, in_flight)
             tasks.start_soon(made.read)

@@ -50,8 +50,8 @@ GATE: Final = (
 )
 """One attack of each kind, of those that need little time."""
 
-_PATIENCE_S: Final = 60.0
-_SHORT_PATIENCE_S: Final = 1.0
+_TIMEOUT_S: Final = 60.0
+_SHORT_TIMEOUT_S: Final = 1.0
 _BUFFERS: Final = 16 << 20
 """What a provider may have sent that nobody has read: it is in the buffers of the kernel."""
 _BYTES_A_STEP: Final = 8 << 20
@@ -90,9 +90,9 @@ class Child:
         """Let it be attacked; what came of it, and `sent`, the bytes of the attack."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        patience = _SHORT_PATIENCE_S if name in SLOW else _PATIENCE_S
+        timeout_s = _SHORT_TIMEOUT_S if name in SLOW else _TIMEOUT_S
         self._provider.sent = 0
-        print(json.dumps([name, patience]), file=self._process.stdin, flush=True)
+        print(json.dumps([name, timeout_s]), file=self._process.stdin, flush=True)
         line = self._process.stdout.readline()
         assert line, f"the process has ended with {self._process.wait()}"
         told: dict[str, Any] = json.loads(line)

@@ -24,7 +24,7 @@ ABROAD: Final = "victim@elsewhere.test"
 AGENT: Final = f"assistant@{DOMAIN}"
 NODE: Final = f"urn:fluux:agent:0#memory/{MALLORY}"
 VERBS: Final = 20_000 if THOROUGH else 1_000
-PATIENCE_S: Final = 120.0
+TIMEOUT_S: Final = 120.0
 
 _OTHERS: Final = (
     "urn:fluux:agent:0#tasks",
@@ -122,7 +122,7 @@ async def test_no_verb_of_one_principal_has_the_agent_write_to_another(tmp_path:
         "agent": Agent(allowed_domains=("bad.test", "good.test")),
         "memory": Memory(store="both"),
     }
-    with anyio.fail_after(PATIENCE_S):
+    with anyio.fail_after(TIMEOUT_S):
         async with attached(tmp_path, **settings) as link:
             for number in range(VERBS):
                 head, rest = verbs.draw()

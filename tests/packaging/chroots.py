@@ -11,12 +11,12 @@ from typing import IO
 
 from tests.servers.watchdog import Watchdog
 
-INCLUDED = "python3,adduser,ca-certificates,init-system-helpers"
+INCLUDED = ("python3", "adduser", "ca-certificates", "init-system-helpers")
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "HOME": "/root"}
 
 
-def new_debian(archive: Path) -> None:
-    """Make an archive of the Debian of this machine, with what the package depends on."""
+def new_debian(archive: Path, included: Sequence[str] = INCLUDED) -> None:
+    """Make an archive of the Debian of this machine, by default with what the package needs."""
     release = Path("/etc/os-release").read_text()
     (suite,) = [
         line.partition("=")[2]
@@ -24,7 +24,7 @@ def new_debian(archive: Path) -> None:
         if line.startswith("VERSION_CODENAME=")
     ]
     command = ["mmdebstrap", "--quiet", "--mode=root", "--variant=minbase"]
-    check([*command, f"--include={INCLUDED}", suite, str(archive)])
+    check([*command, f"--include={','.join(included)}", suite, str(archive)])
 
 
 def check(command: Sequence[str | Path]) -> str:

@@ -11,7 +11,16 @@ BIN = Path(sys.executable).parent
 EPOCH = "1700000000"
 SOURCES = (
     *("component", "conformance", "demo_server", "protocol_schemas", "xep", "xmpp_agent"),
-    *("packaging", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", ".gitignore"),
+    *(
+        "packaging",
+        "docs",
+        "examples",
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "CHANGELOG.md",
+        ".gitignore",
+    ),
 )
 NEWER = "99.0.0"
 _CHANGES = {

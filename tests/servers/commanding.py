@@ -18,7 +18,7 @@ from tests.component.features.adhoc.command_bench import CommandBench
 from tests.servers.base import Server
 from xep.jid import JID
 
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 
 
 class _Receiver(Receiver):
@@ -49,7 +49,7 @@ async def serving(server: Server, bench: CommandBench) -> AsyncIterator[None]:
     async with anyio.create_task_group() as tasks:
         await tasks.start(router.run)
         tasks.start_soon(connection.run)
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(TIMEOUT_S):
             await receiver.up.wait()
         yield
         tasks.cancel_scope.cancel()

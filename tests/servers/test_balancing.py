@@ -191,6 +191,32 @@ def test_one_of_three_instances_serves_all_accounts_until_another_one_is_back(
         greeted(crowd, names, assistant)
 
 
+def test_doctor_checks_service_discovery_on_all_connections(
+    ejabberd_server: Server, tmp_path: Path
+) -> None:
+    server = ejabberd_server.on(PAIR)
+    (tmp_path / "agent.toml").write_text(server.agent_toml())
+    for _ in range(3):  # ejabberd chooses the connections for each of them anew
+        code, found = doctor(tmp_path, server.secret, server__component_number=GUIDE)
+        verdicts = {name: verdict for name, (verdict, _) in found.items()}
+        assert (code, verdicts["probe"], verdicts["service discovery"]) == (0, "ok", "ok"), found
+        assert verdicts["memory homes"] == "ok"
+
+
+@pytest.mark.thorough
+def test_doctor_says_that_other_instances_have_connections(
+    ejabberd_server: Server, tmp_path: Path
+) -> None:
+    server = ejabberd_server.on(PAIR)
+    (tmp_path / "agent.toml").write_text(server.agent_toml())
+    with Crowd(server):  # it takes one of two places, and answers nothing
+        _, found = doctor(
+            tmp_path, server.secret, server__component_number=2, server__probe_timeout_s=0.5
+        )
+    verdict, text = found["service discovery"]
+    assert verdict == "ok" or (verdict == "warning" and "stop them to check" in text), found
+
+
 @pytest.mark.thorough
 def test_a_connection_to_which_ejabberd_sends_nothing_is_opened_again(
     ejabberd_server: Server, tmp_path: Path, postgres_url: str

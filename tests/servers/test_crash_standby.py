@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.servers]
 
 TAKE_OVER_S = 30.0
 # As they are by default: what is tried is that who stands by does not wait for so long.
-PATIENT = {"server__reconnect_min_s": 1, "server__reconnect_max_s": 60}
+SLOW_RECONNECTS = {"server__reconnect_min_s": 1, "server__reconnect_max_s": 60}
 
 
 def begin(client: SlixClient, server: Server, skill: str, label: str, **params: object) -> str:
@@ -56,7 +56,9 @@ def test_it_runs_and_tells_what_the_first_cannot(
     one = crashing.agent(
         *(prosody_server, tmp_path / "one"), postgres=postgres_url, tasks__running_total=3
     )
-    other = crashing.agent(prosody_server, tmp_path / "other", postgres=postgres_url, **PATIENT)
+    other = crashing.agent(
+        prosody_server, tmp_path / "other", postgres=postgres_url, **SLOW_RECONNECTS
+    )
     with ExitStack() as stack:
         juliet = stack.enter_context(login(prosody_server))
         stack.enter_context(one).connected()

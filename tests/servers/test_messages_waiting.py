@@ -28,7 +28,7 @@ from xep.stanza_error import StanzaError
 
 pytestmark = [pytest.mark.servers, pytest.mark.anyio]
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 LIMIT = 8_000_000
 SLACK = 2_000_000
 """Bytes before the messages: more than the kernel takes of a connection that is not read."""
@@ -98,7 +98,7 @@ async def sending(server: Server, way: Dam, limit_bytes: int = LIMIT) -> AsyncIt
     desk = Desk(server, way.port, limit_bytes)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(desk.connection.run)
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(TIMEOUT_S):
             await desk.connected_times(1)
             yield desk
         tasks.cancel_scope.cancel()

@@ -26,7 +26,11 @@ pytestmark = [pytest.mark.servers]
 CAPS = "{http://jabber.org/protocol/caps}c"
 # Long enough that none of it can be what ends a test.
 FOR_EVER = 3000.0
-PATIENT = {"limits__inline_s": FOR_EVER, "server__drain_s": FOR_EVER, "conformance__enabled": True}
+LONG_LIMITS = {
+    "limits__inline_s": FOR_EVER,
+    "server__drain_s": FOR_EVER,
+    "conformance__enabled": True,
+}
 SLEEP_FOR_EVER = execute("conformance.sleep", seconds=FOR_EVER)
 
 GATED = '''
@@ -96,7 +100,7 @@ def test_sigterm_answers_what_is_under_way(
         (tmp_path / "own.py").write_text(GATED)
         modules = [str(tmp_path / "own.py")]
         agent = make_agent(
-            xmpp_server, server__port=way.port, skills__modules=modules, **PATIENT
+            xmpp_server, server__port=way.port, skills__modules=modules, **LONG_LIMITS
         ).connected()
         slow = juliet.start_iq(domain, execute("gated"), "set")
         # Stanzas of one sender keep their order: when this is answered, the other has begun.
@@ -119,7 +123,7 @@ def test_what_does_not_end_in_time_is_answered_too(
 ) -> None:
     domain = xmpp_server.component_domain
     with login(xmpp_server) as juliet:
-        agent = make_agent(xmpp_server, **PATIENT | {"server__drain_s": 0.5}).connected()
+        agent = make_agent(xmpp_server, **LONG_LIMITS | {"server__drain_s": 0.5}).connected()
         slow = juliet.start_iq(domain, SLEEP_FOR_EVER, "set")
         juliet.iq(domain, PING)
         agent.send(signal.SIGTERM)
@@ -135,7 +139,7 @@ def test_what_does_not_end_in_time_is_answered_too(
 def test_a_second_signal_ends_it_at_once(
     prosody_server: Server, make_agent: MakeAgent, number: signal.Signals
 ) -> None:
-    agent = make_agent(prosody_server, **PATIENT).connected()
+    agent = make_agent(prosody_server, **LONG_LIMITS).connected()
     with login(prosody_server) as juliet:
         juliet.start_iq(prosody_server.component_domain, SLEEP_FOR_EVER, "set")
         juliet.iq(prosody_server.component_domain, PING)
@@ -148,7 +152,7 @@ def test_a_second_signal_ends_it_at_once(
 @pytest.mark.thorough
 def test_killed_it_can_be_started_again(xmpp_server: Server, make_agent: MakeAgent) -> None:
     domain = xmpp_server.component_domain
-    agent = make_agent(xmpp_server, **PATIENT).connected()
+    agent = make_agent(xmpp_server, **LONG_LIMITS).connected()
     with login(xmpp_server) as juliet:
         juliet.start_iq(domain, SLEEP_FOR_EVER, "set")
         juliet.iq(domain, PING)

@@ -34,7 +34,7 @@ PART = (EVENTS - 3 * UNOBSERVED) // 4
 """Items that are published at a time while it is up."""
 UNRECORDED = min(PART, 60)
 """Items that the service need not have recorded when it is killed: the node still has them."""
-PATIENCE_S = max(90.0, EVENTS * 0.2)
+TIMEOUT_S = max(90.0, EVENTS * 0.2)
 
 
 def test_each_item_is_handled_once_and_in_order_across_restarts(
@@ -52,7 +52,7 @@ def test_each_item_is_handled_once_and_in_order_across_restarts(
         def recorded() -> None:
             """Wait until the service has almost all items on disk, whether handled or not."""
             wanted = len(items) - UNRECORDED // 2
-            wait_for(lambda: recorded_events(agent), lambda count: count >= wanted, PATIENCE_S)
+            wait_for(lambda: recorded_events(agent), lambda count: count >= wanted, TIMEOUT_S)
 
         with login(server) as juliet:
             create(juliet, service, "events")
@@ -68,7 +68,7 @@ def test_each_item_is_handled_once_and_in_order_across_restarts(
             publisher.publish(juliet, UNRECORDED // 2)
             agent.wait_log("source changed", state="live")
             publisher.publish(juliet, PART - UNRECORDED // 2)
-            notes.wait(len(items) - PART // 2, PATIENCE_S)
+            notes.wait(len(items) - PART // 2, TIMEOUT_S)
             agent.stop()
             publisher.publish(juliet, UNOBSERVED)
             agent.start()
@@ -79,14 +79,14 @@ def test_each_item_is_handled_once_and_in_order_across_restarts(
         with login(server) as juliet:
             publisher.publish(juliet, UNOBSERVED)
             agent.wait_log("source changed", state="live")
-            notes.wait(len(items), PATIENCE_S)
+            notes.wait(len(items), TIMEOUT_S)
         agent.kill()
         server.restart()
         agent.start()
         agent.wait_log("source changed", state="live")
         with login(server) as juliet:
             publisher.publish(juliet, EVENTS - len(items))
-            assert notes.wait(len(items), PATIENCE_S) == items
+            assert notes.wait(len(items), TIMEOUT_S) == items
             publish(juliet, service, "events", "last", event("shows that no other is to come"))
             assert notes.wait(len(items) + 1) == [*items, "last"]
     assert len(items) == EVENTS

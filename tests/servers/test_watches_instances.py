@@ -10,8 +10,9 @@ import pytest
 from tests.servers import guides
 from tests.servers.agent_process import AgentProcess
 from tests.servers.base import Server
-from tests.servers.fixtures import ServerFactory
+from tests.servers.fixtures import PAIR, ServerFactory
 from tests.servers.talk import login
+from tests.servers.test_watches_rooms import enter, leave, noted, room_watch
 from tests.servers.watching import (
     Notes,
     Publisher,
@@ -28,6 +29,7 @@ pytestmark = [pytest.mark.servers]
 
 UNLIMITED = "items are published as fast as the server takes them"
 PART = 40
+ELSEWHERE = {"event": "source changed", "state": "elsewhere"}
 LIVE = {"event": "source changed", "state": "live"}
 
 
@@ -114,3 +116,41 @@ def test_on_ejabberd_both_are_connected(
         assert notes.wait(len(items)) == items
         publish(juliet, service, "events", "last", event("shows that no other is to come"))
         assert notes.wait(len(items) + 1) == [*items, "last"]
+
+
+@pytest.mark.thorough
+def test_one_of_two_instances_is_in_a_room_and_the_other_takes_over(
+    ejabberd_server: Server, tmp_path: Path, postgres_url: str
+) -> None:
+    server = ejabberd_server.on(PAIR)
+    room = f"pair@conference.{server.host}"
+    settings = {
+        "storage__postgres": postgres_url,
+        "server__component_number": 2,
+        "watches__check_s": 1,
+    }
+    directories = [tmp_path / name for name in ("first", "second")]
+    with (
+        noting_agents(server, directories, [room_watch(server, room)], **settings) as found,
+        login(server) as juliet,
+        login(server, "romeo") as romeo,
+    ):
+        agents, notes = found
+        enter(juliet, room, "Juliet")
+        first, second = agents
+        first.start().wait_log("joined a room")
+        second.start().connected()
+        # ejabberd sends the room to one of them: the second one gets an answer, or sees that the
+        # first one is there.
+        wait_for(
+            lambda: [*second.log("joined a room"), *second.log(**ELSEWHERE)],
+            lambda found: len(found) > 0,
+        )
+        inside, waiting = (first, second) if second.log(**ELSEWHERE) else (second, first)
+        enter(romeo, room, "Romeo")
+        noted(notes, ("joined", "Romeo"))
+        before = len(waiting.log("joined a room"))
+        inside.kill()
+        wait_for(lambda: len(waiting.log("joined a room")), lambda count: count > before)
+        leave(romeo, room, "Romeo")
+        noted(notes, ("joined", "Romeo"), ("left", "Romeo"))

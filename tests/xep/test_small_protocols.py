@@ -5,6 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from xep import call_invites, jingle_messages
 from xep.binding import ContentError, Payload, decode, encode
 from xep.chat_markers import Displayed, Markable
 from xep.delay import Delay, LegacyDelay
@@ -14,6 +15,7 @@ from xep.explicit_encryption import Encryption
 from xep.hashes import Hash
 from xep.hints import NoStore, Store
 from xep.jid import JID
+from xep.jingle import Reason, UnsupportedApplications
 from xep.media_sharing import File, MediaSharing, Reference, Source, Sources
 from xep.message_correction import Replace
 from xep.message_retraction import ApplyTo, Retract
@@ -28,6 +30,18 @@ from xep.stanza_ids import OriginId, StanzaId
 from xep.version import Version, VersionQuery
 
 PRINTED: list[tuple[str, Payload]] = [
+    (
+        (
+            "<reject xmlns='urn:xmpp:jingle-message:0' id='a73sjjvkla37jfea'>"
+            "<reason xmlns='urn:xmpp:jingle:1'><unsupported-applications/><text>No</text></reason>"
+            "</reject>"
+        ),
+        jingle_messages.Reject(
+            id="a73sjjvkla37jfea",
+            reason=Reason(unsupported=UnsupportedApplications(), text="No"),
+        ),
+    ),
+    ("<reject xmlns='urn:xmpp:call-invites:0' id='id1'/>", call_invites.Reject(id="id1")),
     ("<ping xmlns='urn:xmpp:ping'/>", Ping()),
     (
         (

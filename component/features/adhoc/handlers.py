@@ -415,10 +415,11 @@ class CommandOffers:
         self._commands = commands
 
     def nodes(self, principal: JID) -> Sequence[str]:
-        """Return a node for each command of the principal."""
-        return [
-            _COMMAND + each.name for each in self._commands.of(self._commands.asking(principal))
-        ]
+        """Return a node for each command of the principal that is in menus. Those that list and
+        run skills are not: each skill has a node of its own.
+        """
+        commands = self._commands.of(self._commands.asking(principal))
+        return [_COMMAND + each.name for each in commands if each.in_menu]
 
     def get(self, node: str, principal: JID) -> Offer | None:
         """Return the command of a node."""

@@ -25,6 +25,10 @@ from xep.stanza_error import StanzaError
 _ID_BYTES = 16
 _MARK_BYTES = 8
 _RETRY_S = 60
+_UNKNOWN = (
+    "I don't know this form any more, perhaps because I was restarted. Please start the command"
+    " again."
+)
 
 Stage = Literal["open", "running", "ended"]
 """``open`` waits for its form, ``running`` for its work; an ``ended`` session answers
@@ -156,7 +160,7 @@ class CommandSessions:
             target,
             node,
         ):
-            raise bad_command(BadSessionId(), "This session does not exist.")
+            raise bad_command(BadSessionId(), _UNKNOWN)
         session.used = self._clock()
         self._sessions.move_to_end(id_)
         return session

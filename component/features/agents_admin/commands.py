@@ -70,6 +70,7 @@ AGENTS = Outline(
     params=NoParams,
     who="admin",
     group="agents",
+    only_reads=True,
 )
 PAUSE_AGENT = Outline(
     name="pause-agent",
@@ -101,6 +102,7 @@ USAGE = Outline(
     about="show what language models have cost for you today",
     params=NoParams,
     group="conversation",
+    only_reads=True,
 )
 BUDGET = Outline(
     name="budget",

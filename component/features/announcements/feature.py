@@ -50,13 +50,13 @@ class AnnouncementFeature(Feature):
             return id_
 
         async def create(*, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-            """Create the nodes, and add the admins to the owners of those that exist. Raises
-            StorageError before it has started.
+            """Create the nodes, and make the admins the owners of all. Raises StorageError before
+            it has started.
             """
             for name in agents:
-                await pubsub.ensure(
-                    address_of(name), ANNOUNCEMENTS, CONFIG, owners=owners, reconfigures=False
-                )
+                address = address_of(name)
+                await pubsub.ensure(address, ANNOUNCEMENTS, CONFIG, reconfigures=False)
+                await pubsub.set_owners(address, ANNOUNCEMENTS, owners)
             task_status.started()
 
         return Opened(commands=announcement_commands(announce, agents), loops=(create,))

@@ -61,6 +61,7 @@ AUDIT = Outline(
     about="show the audit log, the latest entry last, or verify that it is complete and unchanged",
     params=AuditParams,
     who="admin",
+    only_reads=True,
 )
 
 

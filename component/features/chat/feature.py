@@ -8,13 +8,14 @@ import anyio
 
 from component.features.chat.files import EVERY_S, FileOffers, file_stage
 from component.features.chat.handlers import MessageHandler, OccupantHandler
+from component.features.chat.message_ids import References
 from component.features.chat.notices import Hints, Notices
 from component.features.chat.rows import NoticeStore
 from component.features.chat.stages import (
     ENCRYPTED_STAGE,
     AgentStages,
+    CommandStages,
     address_stage,
-    command_stage,
     exchange_stage,
     stages_without_model,
 )
@@ -50,20 +51,26 @@ class ChatFeature(Feature):
                 address_stage(kernel.contacts.used),
                 ENCRYPTED_STAGE,
                 file_stage(hints, partial(_is_readable, kernel)),
-                command_stage(kernel.commands),
-                *self._agent_stages(kernel),
+                *self._said_stages(kernel),
             ),
         )
 
-    def _agent_stages(self, kernel: Kernel) -> Sequence[MessageStage]:
+    def _said_stages(self, kernel: Kernel) -> Sequence[MessageStage]:
+        """Return the stages for what people say: commands, and messages to agents."""
+        references = References()
+        commands = CommandStages(kernel.commands, references, kernel.tasks.service.retract)
         if kernel.agents is None:
-            admins = kernel.environment.catalog.admins
-            return stages_without_model(admins.__contains__, kernel.contacts.persons.known)
-        return AgentStages(
+            admins, persons = kernel.environment.catalog.admins, kernel.contacts.persons
+            without = stages_without_model(admins.__contains__, persons.known)
+            return (*commands.stages(), *without)
+        agents = AgentStages(
             kernel.agents.conversations,
             kernel.stream.addresses.agent_at,
             kernel.tasks.pause_gate.check,
-        ).stages()
+            references,
+            commands.is_replacement,
+        )
+        return (*commands.stages(), *agents.stages())
 
     def _notices(self, kernel: Kernel) -> Notices | None:
         template = self.settings.agent.notice

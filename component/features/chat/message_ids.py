@@ -113,18 +113,21 @@ class References:
     def __init__(self) -> None:
         self._first: LRUCache[tuple[str, str, str], str] = LRUCache(_MOST_REMEMBERED)
 
-    def add(self, message: InboundMessage, first: str | None = None) -> None:
-        """Remember a message; `first` is the id of the message that it corrects, if it does."""
-        first = first or message.id
+    def add(self, message: InboundMessage) -> None:
+        """Remember a message."""
+        first = self.first(message)
         if first is None:
             return
         for id_ in (message.id, message.origin_id):
             if id_ and id_ != first:
                 self._first[_reference(message, id_)] = first
 
-    def find(self, message: InboundMessage, named: str) -> str:
-        """Return the id of the message of the same author that `message` refers to as `named`."""
-        return self._first.get(_reference(message, named), named)
+    def first(self, message: InboundMessage) -> str | None:
+        """Return the id of the message of the same author that `message` corrects or retracts; its
+        own id if it does neither.
+        """
+        named = message.retracts or message.replaces
+        return message.id if named is None else self._first.get(_reference(message, named), named)
 
 
 def _reference(message: InboundMessage, id_: str) -> tuple[str, str, str]:

@@ -39,7 +39,7 @@ class Hints:
 
 _log = structlog.get_logger("component.message")
 
-_PATIENCE_S: Final = 1.5
+_TIMEOUT_S: Final = 1.5
 """Seconds that a client has to say that it does not belong to a person; people notice a longer
 pause.
 """
@@ -121,7 +121,7 @@ class Notices:
     async def _is_person(self, message: InboundMessage) -> bool:
         person = self._persons.known(message.principal, message.sender)
         if person is None:
-            with anyio.move_on_after(_PATIENCE_S):
+            with anyio.move_on_after(_TIMEOUT_S):
                 person = await self._persons.asked(
                     message.principal, message.sender, message.reply_to.from_
                 )

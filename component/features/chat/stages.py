@@ -7,7 +7,7 @@ configured, each message is answered by a sentence that says what works without 
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import anyio
 import msgspec
@@ -15,7 +15,8 @@ import structlog
 
 from component import system
 from component.agent.requests import MessageStarter, TurnRequest
-from component.commands import CommandError, Commands, read_words
+from component.caches import LRUCache
+from component.commands import AnyCommand, Asking, CommandError, Commands, read_words
 from component.features.chat.message_ids import References, message_key
 from component.features.chat.notices import Hints
 from component.kernel.exchange_limit import Admitted, ExchangeLimit
@@ -62,8 +63,8 @@ _LATE_COMMAND: Final = (
     " want it."
 )
 _LATE_CORRECTION: Final = (
-    "Your correction came too late: I have already acted on what you wrote before. Send it as a new"
-    " message if it still matters."
+    "Your correction came too late: I have already {done}. Send it as a new message if it still"
+    " matters."
 )
 _TOO_MANY: Final = (
     "You are sending messages faster than a person would, so I have stopped answering: we might be"
@@ -83,7 +84,9 @@ _NO_MODEL_FOR_ADMINS: Final = (
     " a model to agent.toml, check it with xmpp-agent doctor, and restart the service."
     f" {_WITHOUT_MODEL}"
 )
-_LATE_RETRACTION: Final = "You retracted your message too late: I have already acted on it."
+_LATE_RETRACTION: Final = "You retracted your message too late: I have already {done}."
+_ACTED: Final = "acted on what you wrote before"
+_MOST_CALLED: Final = 1_000
 
 
 def exchange_stage(limit: ExchangeLimit) -> MessageStage:
@@ -134,32 +137,125 @@ ENCRYPTED_STAGE: Final = MessageStage(
 """Says that a message cannot be read."""
 
 
-def command_stage(commands: Commands) -> MessageStage:
-    """Return the stage that runs commands."""
+class _Called(msgspec.Struct, frozen=True):
+    """A command that was called: its name, and the task as which it continues, if it does."""
 
-    async def handle(message: InboundMessage) -> Handled | None:
-        if message.is_action or not message.text.startswith("/"):
+    name: str
+    task: str = ""
+
+
+Retract: TypeAlias = Callable[[JID, JID, Sequence[str]], Awaitable[bool]]
+"""Cancels tasks that have done nothing yet; see `TaskService.retract`."""
+
+
+class CommandStages:
+    """The stages that run commands, and their corrections.
+
+    A command can be corrected or retracted until it has done something: not if it was refused, if
+    it only reads, or if it continues as a task that has done nothing, such as one that waits for an
+    answer. The newest 1,000 calls are remembered, until a restart.
+
+    Args:
+        commands: all commands.
+        references: the ids of messages.
+        retract: cancels tasks that have done nothing.
+    """
+
+    def __init__(self, commands: Commands, references: References, retract: Retract) -> None:
+        self._commands = commands
+        self._references = references
+        self._retract = retract
+        self._called: LRUCache[tuple[str, str, str], _Called | None] = LRUCache(_MOST_CALLED)
+        """The call that a message was, while it has, or may have, an effect."""
+
+    def stages(self) -> tuple[MessageStage, ...]:
+        """Return the stages."""
+        return (
+            MessageStage(StageOrder.REVISIONS, self._revise),
+            MessageStage(StageOrder.COMMANDS, self._handle),
+        )
+
+    def is_replacement(self, message: InboundMessage) -> bool:
+        """Whether a correction replaces a command that has done nothing, so that it is like a new
+        message. True only once.
+        """
+        key = self._key(message)
+        if key not in self._called or self._called[key] is not None:
+            return False
+        del self._called[key]
+        return True
+
+    async def _revise(self, message: InboundMessage) -> Handled | None:
+        key = self._key(message)
+        if not (message.replaces or message.retracts) or key not in self._called:
             return None
+        called = self._called[key]
+        if called is not None:
+            try:
+                at = message.conversation.agent
+                if not (called.task and await self._retract(message.principal, at, (called.task,))):
+                    late = _LATE_RETRACTION if _is_retraction(message) else _LATE_CORRECTION
+                    return Handled(late.format(done=f"carried out /{called.name}"))
+            except StorageError as error:
+                log_failure(_log, "could not revise a command", error)
+                return Handled(_AT_FAULT)
+            self._called[key] = None
+        self._references.add(message)
+        if _is_retraction(message):
+            return Handled()
+        return None
+
+    async def _handle(self, message: InboundMessage) -> Handled | None:
+        if not is_command(message):
+            return None
+        self._called[self._key(message)] = None
+        self._references.add(message)
         if message.delayed:  # the person may no longer want it
             return Handled(_LATE_COMMAND)
         name, *rest = message.text[1:].split(maxsplit=1) or [""]
         agent = message.conversation.agent
-        asking = commands.asking(message.principal, agent, message.language, message.sender)
+        asking = self._commands.asking(message.principal, agent, message.language, message.sender)
         key = message_key(message)
         if key is not None:
             asking = msgspec.structs.replace(asking, session=key.hex())
-        command = commands.get(name.casefold(), asking)
+        command = self._commands.get(name.casefold(), asking)
         if command is None:
             return Handled(f"There is no command /{name[:40]}. Send /help for a list.")
+        return Handled(await self._run(message, command, asking, "".join(rest)))
+
+    async def _run(
+        self, message: InboundMessage, command: AnyCommand, asking: Asking, words: str
+    ) -> str:
+        key, result = self._key(message), None
         try:
-            return Handled((await command.run(asking, read_words(command, "".join(rest)))).text)
+            params = read_words(command, words)
+            self._called[key] = _Called(command.name)
+            result = await command.run(asking, params)
         except CommandError as error:
-            return Handled(str(error))
+            return str(error)
         except StorageError as error:
             log_failure(_log, "a command failed", error, command=command.name)
-            return Handled(_AT_FAULT)
+            return _AT_FAULT
+        finally:
+            if result is None or result.only_read or command.only_reads:
+                self._called[key] = None
+            else:
+                self._called[key] = _Called(command.name, result.task)
+        return result.text
 
-    return MessageStage(StageOrder.COMMANDS, handle)
+    def _key(self, message: InboundMessage) -> tuple[str, str, str]:
+        first = self._references.first(message) or ""
+        return (str(message.principal), str(message.conversation.agent), first)
+
+
+def is_command(message: InboundMessage) -> bool:
+    """Whether a message is a command."""
+    return message.text.startswith("/") and not message.is_action
+
+
+def _is_retraction(message: InboundMessage) -> bool:
+    # Cheogram retracts a message by an empty correction.
+    return message.retracts is not None or not said_to_agent(message)
 
 
 def stages_without_model(
@@ -191,8 +287,10 @@ def stages_without_model(
 
     async def revise(message: InboundMessage) -> Handled | None:
         if message.retracts is not None:
-            return Handled(_LATE_RETRACTION)
-        return None if message.replaces is None else await answer(message)
+            return Handled(_LATE_RETRACTION.format(done=_ACTED))
+        if message.replaces is None or is_command(message):
+            return None
+        return await answer(message)
 
     return (MessageStage(StageOrder.REVISIONS, revise), MessageStage(StageOrder.AGENT, answer))
 
@@ -204,6 +302,8 @@ class AgentStages:
         agents: the agents that people talk with.
         agent_at: gives the name of the agent at an address of this service.
         let_in: raises StanzaError if new requests of this principal are rejected now.
+        references: the ids of messages.
+        is_replacement: whether a correction is like a new message; see `CommandStages`.
         now: returns the time, for delayed messages.
     """
 
@@ -212,13 +312,16 @@ class AgentStages:
         agents: "Conversations",
         agent_at: Callable[[JID], str],
         let_in: Callable[[JID], None],
+        references: References,
+        is_replacement: Callable[[InboundMessage], bool] = lambda _message: False,
         now: Callable[[], datetime] = system.now,
     ) -> None:
         self._agents = agents
         self._agent_at = agent_at
         self._let_in = let_in
         self._now = now
-        self._references = References()
+        self._references = references
+        self._is_replacement = is_replacement
 
     def stages(self) -> tuple[MessageStage, ...]:
         """Return the stages."""
@@ -231,20 +334,20 @@ class AgentStages:
 
     async def _take_revision(self, message: InboundMessage) -> Handled | None:
         """Correct or remove a message that waits for its turn."""
-        revised = message.retracts or message.replaces
-        if revised is None:
+        if not (message.retracts or message.replaces) or self._is_replacement(message):
             return None
-        # Cheogram retracts a message by an empty correction.
-        body = None if message.retracts is not None else said_to_agent(message) or None
-        agent, first = self._agent_of(message), self._references.find(message, revised)
+        body = None if _is_retraction(message) or is_command(message) else said_to_agent(message)
+        agent, first = self._agent_of(message), self._references.first(message)
+        assert first is not None, "it refers to a message"
         try:
             if await self._agents.revised(SessionKey(agent, message.principal), first, body):
-                self._references.add(message, first)
-                return Handled()
+                self._references.add(message)
+                return None if is_command(message) else Handled()
         except StorageError as error:
             log_failure(_log, "could not revise a message", error)
             return Handled(_AT_FAULT)
-        return Handled(_LATE_RETRACTION if body is None else _LATE_CORRECTION)
+        late = _LATE_RETRACTION if _is_retraction(message) else _LATE_CORRECTION
+        return Handled(late.format(done=_ACTED))
 
     async def _say_to_agent(self, message: InboundMessage) -> Handled | None:
         body = said_to_agent(message)
@@ -257,7 +360,7 @@ class AgentStages:
         agent = JID(self._agent_of(message), message.conversation.agent.domain)
         request = TurnRequest(
             id=_turn_id(message),
-            starter=MessageStarter(message.sender, message.id),
+            starter=MessageStarter(message.sender, self._references.first(message)),
             conversation=msgspec.structs.replace(message.conversation, agent=agent),
             principal=message.principal,
             reply_to=message.reply_to,

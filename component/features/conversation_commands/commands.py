@@ -68,7 +68,12 @@ NEW = Outline(
     group="conversation",
 )
 RESET = Outline(
-    name="reset", title="Reset", about="same as /new", params=NoParams, group="conversation"
+    name="reset",
+    title="Reset",
+    about="same as /new",
+    params=NoParams,
+    group="conversation",
+    in_menu=False,
 )
 FORGET = Outline(
     name="forget",
@@ -99,6 +104,7 @@ STATUS = Outline(
     about="show my state and this conversation",
     params=NoParams,
     group="conversation",
+    only_reads=True,
 )
 
 

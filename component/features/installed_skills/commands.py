@@ -219,6 +219,7 @@ INSTALLED_SKILLS = Outline(
     params=NoParams,
     who="admin",
     group="skills",
+    only_reads=True,
 )
 SHOW_SKILL = Outline(
     name="show-skill",
@@ -227,6 +228,7 @@ SHOW_SKILL = Outline(
     params=SkillParams,
     who="admin",
     group="skills",
+    only_reads=True,
 )
 APPROVE_SKILL = Outline(
     name="approve-skill",

@@ -127,6 +127,7 @@ EXPORT_MEMORY = Outline(
     params=PersonParams,
     who="admin",
     group="people",
+    only_reads=True,
 )
 IMPORT_MEMORY = Outline(
     name="import-memory",
@@ -146,6 +147,7 @@ MISSING_MEMORIES = Outline(
     params=MissingParams,
     who="admin",
     group="people",
+    only_reads=True,
 )
 
 

@@ -23,7 +23,7 @@ from component.metrics.counters import BOUNDS_S, Count, Counters, Durations, Gau
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _PREFIX: Final = "xmpp_agent"
-_PATIENCE_S: Final = 2.0
+_TIMEOUT_S: Final = 2.0
 
 
 class Exposition:
@@ -105,7 +105,7 @@ class Pages:
         return {"/metrics": self._metrics, "/healthz": self._health, "/readyz": self._ready}
 
     async def _metrics(self) -> PageResponse:
-        with anyio.move_on_after(_PATIENCE_S):  # old values are better than none
+        with anyio.move_on_after(_TIMEOUT_S):  # old values are better than none
             await self._metrics_of_service.refresh()
         return PageResponse(200, self._exposition.text(), CONTENT_TYPE)
 
@@ -115,7 +115,7 @@ class Pages:
 
     async def _ready(self) -> PageResponse:
         faults = ["The storage does not answer."]
-        with anyio.move_on_after(_PATIENCE_S):
+        with anyio.move_on_after(_TIMEOUT_S):
             faults = await self._metrics_of_service.faults()
         if faults:
             return PageResponse(503, "".join(f"{fault}\n" for fault in faults).encode())

@@ -20,7 +20,7 @@ _log = structlog.get_logger("component.metrics")
 
 _LONGEST: Final = 8192
 """Maximum size of a request line with its headers, in bytes."""
-_PATIENCE_S: Final = 5.0
+_TIMEOUT_S: Final = 5.0
 """Time limit for a request and its response."""
 _MOST_AT_ONCE: Final = 16
 _REQUEST: Final = re.compile(rb"([A-Z]{1,16}) (/[!-~]{0,1000}) HTTP/1\.([01])")
@@ -78,7 +78,7 @@ class PageServer:
     async def _serve(self, stream: SocketStream) -> None:
         try:
             async with stream:
-                with anyio.move_on_after(_PATIENCE_S):
+                with anyio.move_on_after(_TIMEOUT_S):
                     head = await self._head(stream)
                     if head is not None:
                         await self._answer(stream, head)

@@ -18,9 +18,9 @@ from component.commands import (
     shorten,
     whole_id,
 )
-from component.config import Settings
-from component.config.work import quiet_hours, time_zone
-from component.features.notifications.plan import effective, person_zone
+from component.config.work import Notifications, quiet_hours, time_zone
+from component.features.notifications.plan import effective
+from component.kernel.contacts import PersonZones
 from component.store.notifications import Notification, NotificationStore, Preferences, Priority
 from component.zones import spoken_time
 from xep.jid import JID
@@ -116,19 +116,21 @@ DROP = Outline(
 
 
 class NotificationCommands:
-    """The commands about notifications. `changed` is called when a person's quiet hours have
-    changed, so that held notifications are sent.
+    """The commands about notifications. `zones` finds the time zones of people. `changed` is called
+    when a person's quiet hours have changed, so that held notifications are sent.
     """
 
     def __init__(
         self,
         store: NotificationStore,
-        settings: Settings,
+        settings: Notifications,
+        zones: PersonZones,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._changed = changed
         self._store = store
         self._settings = settings
+        self._zones = zones
 
     def commands(self) -> tuple[AnyCommand, ...]:
         """Return all of them."""
@@ -153,7 +155,7 @@ class NotificationCommands:
         return CommandResult(_quiet_hours_text(sheet), sheet)
 
     def _sheet(self, preferences: Preferences) -> QuietSheet:
-        found = effective(preferences, self._settings.notifications, self._settings.agent.zone)
+        found = effective(preferences, self._settings, self._zones.default, system.now())
         hours = "" if found is None else f"{found.begin:%H:%M}-{found.end:%H:%M}"
         zone = "" if found is None else str(found.zone)
         return QuietSheet(hours=hours, zone=zone, urgent=preferences.urgent)
@@ -164,10 +166,7 @@ class NotificationCommands:
         lines = [_line(one) for one in held]
         if not lines:
             return CommandResult("There are no held notifications.", lines)
-        zone = "UTC"
-        if asking.principal is not None:
-            preferences = await self._store.preferences(asking.principal)
-            zone = str(person_zone(preferences, self._settings.agent.zone))
+        zone = await self._zones.of_caller(asking)
         now, ids = system.now(), short_ids([line.id for line in lines])
         texts = [
             _notification_text(line, spoken_time(line.created, now, zone), whose=person is None)

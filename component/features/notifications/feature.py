@@ -6,6 +6,7 @@ from component.commands import AnyCommand
 from component.features.feature import Feature, Opened
 from component.features.notifications.commands import NotificationCommands
 from component.features.notifications.notifier import Notifier, Results
+from component.kernel.contacts import PersonZones
 from component.kernel.kernel import Kernel
 from component.store import Storage
 from component.store.notifications import NotificationStore, forget
@@ -24,7 +25,9 @@ class NotificationFeature(Feature):
         kernel.contacts.time_zones.on_learned.append(notifier.zone_learned)
         kernel.stream.messenger.listen(notifier.message_received)
         return Opened(
-            commands=NotificationCommands(notifier.store, self.settings, notifier.wake).commands(),
+            commands=NotificationCommands(
+                notifier.store, self.settings.notifications, kernel.zones, notifier.wake
+            ).commands(),
             loops=(results.run, notifier.run),
             connected=notifier.connected,
             task_ended=lambda _task: results.wake(),
@@ -33,7 +36,9 @@ class NotificationFeature(Feature):
 
     def offline_commands(self, storage: Storage) -> Sequence[AnyCommand]:
         """Return the commands about notifications."""
-        return NotificationCommands(NotificationStore(storage), self.settings).commands()
+        store = NotificationStore(storage)
+        zones = PersonZones(store, self.settings.agent.zone)
+        return NotificationCommands(store, self.settings.notifications, zones).commands()
 
 
 FEATURE = NotificationFeature

@@ -18,10 +18,11 @@ import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
+from component import system
 from component.agent_addresses import both_addresses, canonical_address
 from component.caches import LRUCache
 from component.commands import shorten
-from component.features.notifications.plan import MESSAGE_PREFIX, person_zone, plan
+from component.features.notifications.plan import MESSAGE_PREFIX, plan, zone_of
 from component.kernel import started_work
 from component.kernel.goals import turn_of
 from component.kernel.kernel import Kernel
@@ -289,7 +290,7 @@ class Notifier:
         """Send the messages of a batch. Returns whether the server has accepted them all."""
         dropped = batch.recipient.dropped
         by_id = {one.id: one for one in batch.recipient.notifications}
-        zone = person_zone(batch.recipient.preferences, self._zone)
+        zone = zone_of(batch.recipient.preferences, self._zone, system.now())
         deliveries: list[Delivery] = []
         for number, message in enumerate(batch.plan.messages):
             text = message_text([by_id[id_] for id_ in message.ids], 0 if number else dropped, zone)

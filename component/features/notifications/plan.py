@@ -14,13 +14,13 @@ These rules are applied in this order:
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, time, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from hashlib import sha256
 from typing import Final
 
 import msgspec
 
-from component.config.work import Notifications, quiet_hours, time_zone
+from component.config.work import Notifications, quiet_hours
 from component.store.notifications import (
     PRIORITIES,
     Notification,
@@ -29,6 +29,7 @@ from component.store.notifications import (
     Preferences,
     Recipient,
 )
+from component.zones import person_zone, zone_named
 
 MESSAGE_PREFIX: Final = "notification-"
 """The prefix of the ids of all messages with notifications."""
@@ -69,7 +70,7 @@ class QuietHours(msgspec.Struct, frozen=True):
 
 
 def effective(
-    preferences: Preferences, settings: Notifications, default_zone: str
+    preferences: Preferences, settings: Notifications, default_zone: str, now: datetime
 ) -> QuietHours | None:
     """Return the quiet hours of a person, or those of the settings; None if there are none.
     `default_zone` is the time zone of people whose own is not known.
@@ -77,17 +78,13 @@ def effective(
     hours = quiet_hours(settings.quiet if preferences.quiet is None else preferences.quiet)
     if hours is None:
         return None
-    return QuietHours(*hours, person_zone(preferences, default_zone))
+    return QuietHours(*hours, zone_of(preferences, default_zone, now))
 
 
-def person_zone(preferences: Preferences, default_zone: str) -> tzinfo:
-    """Return the time zone that a person chose, that of their client, or the default."""
-    chosen = None if preferences.zone is None else time_zone(preferences.zone)
-    if chosen is not None:
-        return chosen
-    if preferences.utc_offset is not None:
-        return timezone(timedelta(seconds=preferences.utc_offset))
-    return time_zone(default_zone) or UTC
+def zone_of(preferences: Preferences, default_zone: str, now: datetime) -> tzinfo:
+    """Return the time zone of a person; see `component.zones.person_zone`."""
+    name = person_zone(preferences.zone, preferences.client_offset, default_zone, now)
+    return zone_named(name) or UTC
 
 
 def plan(recipient: Recipient, settings: Notifications, default_zone: str) -> Plan:
@@ -109,7 +106,7 @@ class _Decision:
         self.looks: list[int] = []
         preferences = recipient.preferences
         now = datetime.fromtimestamp(recipient.now / 1000, UTC)
-        hours = effective(preferences, settings, default_zone)
+        hours = effective(preferences, settings, default_zone, now)
         self._is_quiet = hours is not None and hours.covers(now)
         if hours is not None and self._is_quiet:
             left = hours.left(now) // timedelta(milliseconds=1)

@@ -340,7 +340,8 @@ class ChatAnswers:
         questions: Sequence[Question],
     ) -> str:
         id_ = _plain(identifier)
-        naming: Naming | None = Naming(beginning=id_)
+        answers = name == "/answer"
+        naming: Naming | None = Naming(beginning=id_, may_decide=not answers)
         found = [
             each
             for each in questions
@@ -349,8 +350,7 @@ class ChatAnswers:
         if name != "/approve" and not found and not re.fullmatch(_IDENTIFIER, identifier):
             thread = message.conversation.thread
             meant = _in_thread(questions, thread)
-            naming = Naming(thread=thread) if meant else Naming()
-            answers = name == "/answer"
+            naming = Naming(thread=thread if meant else None, may_decide=not answers)
             found = [
                 each
                 for each in meant or questions
@@ -453,7 +453,8 @@ def _meant(
     if message.replies_to is not None:
         return [each for each in questions if each.id == _replied_to(message)], None
     meant = _in_thread(questions, thread)
-    return meant, Naming(thread=thread) if len(meant) == 1 else Naming()
+    may_decide = said_in(message.text) is not None or refusal_in(message.text) is not None
+    return meant, Naming(thread=thread if len(meant) == 1 else None, may_decide=may_decide)
 
 
 def _reading(question: Question, text: str, *, named: bool) -> Reading | None:

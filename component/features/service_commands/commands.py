@@ -2,7 +2,7 @@
 admins.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
 import msgspec
@@ -18,7 +18,6 @@ from component.commands import (
     NoParams,
     Outline,
     span,
-    when,
 )
 from component.features.service_commands.skill_commands import SkillCommands
 from component.features.service_commands.skill_texts import first_line, skill_text
@@ -27,6 +26,7 @@ from component.store import StorageError
 from component.store.contacts import StoppedContacts
 from component.store.shared import PAUSED, Switches
 from component.tasks.admin import Counts, TaskAdmin
+from component.zones import spoken_time
 from xep.jid import JID
 
 _log = structlog.get_logger("component.app")
@@ -60,8 +60,15 @@ HELP = Outline(
     about="list my commands; add a name to see what it needs",
     params=HelpParams,
     group="everyday",
+    only_reads=True,
 )
-PING = Outline(name="ping", title="Ping", about="check whether I am online", params=NoParams)
+PING = Outline(
+    name="ping",
+    title="Ping",
+    about="check whether I am online",
+    params=NoParams,
+    only_reads=True,
+)
 STOP = Outline(
     name="stop-contact",
     title="Stop contact",
@@ -176,7 +183,8 @@ def _between(asking: Asking) -> tuple[JID, JID]:
 
 
 class Vitals(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of the service. Times are UTC; `storage` is the kind of database.
+    """The state of the service. Times are UTC; `storage` is the kind of database, `models` are the
+    provider and the name of each model.
 
     `started` is None if no service runs, `connected_since` is None while it is not connected.
     `warnings` are sentences about what an admin has to decide or correct.
@@ -189,6 +197,7 @@ class Vitals(msgspec.Struct, frozen=True, kw_only=True):
     skills: int
     python: str
     backend: str
+    models: tuple[str, ...] = ()
     started: datetime | None = None
     connected_since: datetime | None = None
     warnings: tuple[str, ...] = ()
@@ -210,6 +219,7 @@ STATUS = Outline(
     about="show the state of the service",
     params=NoParams,
     who="admin",
+    only_reads=True,
 )
 
 
@@ -242,24 +252,32 @@ RELOAD = Outline(
 )
 
 
+async def _utc(_asking: Asking) -> str:
+    return "UTC"
+
+
 class AdminCommands:
-    """The commands about the service itself, whose state `vitals` returns. `gate` rejects new
-    requests in this process at once when paused; None without a service.
+    """The commands about the service itself.
+
+    Args:
+        vitals: returns the state of the service, with times in the time zone of this name.
+        gate: rejects new requests in this process at once when paused; None without a service.
+        zone_of: returns the name of the time zone of the caller. Raises StorageError.
     """
 
     def __init__(
         self,
-        vitals: Callable[[], Vitals],
+        vitals: Callable[[str], Vitals],
         task_admin: TaskAdmin,
         switches: Switches,
         gate: PauseGate | None = None,
-        now: Callable[[], datetime] = system.now,
+        zone_of: Callable[[Asking], Awaitable[str]] = _utc,
     ) -> None:
         self._vitals = vitals
         self._task_admin = task_admin
         self._switches = switches
         self._gate = gate
-        self._now = now
+        self._zone_of = zone_of
 
     def commands(self) -> tuple[AnyCommand, ...]:
         """Return the commands."""
@@ -269,27 +287,30 @@ class AdminCommands:
             RESUME.done_by(self._resume),
         )
 
-    async def _status(self, _asking: Asking, _params: NoParams) -> CommandResult:
+    async def _status(self, asking: Asking, _params: NoParams) -> CommandResult:
         outage = await self._task_admin.find_outage()
         paused, tasks = self._gate is not None and self._gate.paused, None
+        now, zone = system.now(), "UTC"
         try:
+            zone = await self._zone_of(asking)
             paused, tasks = await self._switches.is_on(PAUSED), await self._task_admin.counts()
         except StorageError:
             if outage is None:
                 raise
-        vitals = self._vitals()
+        vitals = self._vitals(zone)
         if outage is not None:
-            sentence = f"The database cannot be used since {when(outage.since)}. {outage.reason}"
+            since = spoken_time(outage.since, now, zone)
+            sentence = f"The database cannot be used since {since}. {outage.reason}"
             warnings = (sentence, *vitals.warnings)
             vitals = msgspec.structs.replace(vitals, warnings=warnings)
         started = vitals.started
         status = ServiceStatus(
             **msgspec.structs.asdict(vitals),
             paused=paused,
-            uptime_s=None if started is None else int((self._now() - started).total_seconds()),
+            uptime_s=None if started is None else int((now - started).total_seconds()),
             tasks=tasks,
         )
-        return CommandResult("\n".join(_status_lines(status)), status)
+        return CommandResult("\n".join(_status_lines(status, now, zone)), status)
 
     async def _pause(self, asking: Asking, params: PauseParams) -> CommandResult:
         if not await self._turn(on=True):
@@ -314,21 +335,23 @@ class AdminCommands:
         return changed
 
 
-def _status_lines(status: ServiceStatus) -> list[str]:
+def _status_lines(status: ServiceStatus, now: datetime, zone: str) -> list[str]:
     lines = [f"{status.software} {status.version} for {status.domain}"]
     if status.started is None:
         lines.append("The service is not running here.")
     else:
-        lines.append(f"Up for {span(status.uptime_s or 0)}, since {when(status.started)}.")
+        since = spoken_time(status.started, now, zone)
+        lines.append(f"Up for {span(status.uptime_s or 0)}, since {since}.")
         if status.connected_since is None:
             lines.append("Not connected to the XMPP server.")
         else:
-            lines.append(f"Connected since {when(status.connected_since)}.")
+            lines.append(f"Connected since {spoken_time(status.connected_since, now, zone)}.")
     if status.paused:
         lines.append("Paused: new requests are rejected, except from admins.")
     lines += [f"Warning: {each}" for each in status.warnings]
     if (counts := status.tasks) is not None:
         lines += _counts_lines(counts)
+    lines.append(f"Models: {', '.join(status.models) or 'none'}.")
     lines.append(f"{status.skills} skills. Storage: {status.storage}.")
     lines.append(f"Python {status.python}, {status.backend}.")
     return lines

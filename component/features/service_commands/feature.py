@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import msgspec
 
-from component import VERSION
-from component.commands import Asking, CommandError, CommandResult, NoParams, when
+from component import VERSION, system
+from component.commands import Asking, CommandError, CommandResult, NoParams
 from component.config import Settings
 from component.features.feature import Feature, Opened
 from component.features.service_commands.commands import (
@@ -19,8 +19,9 @@ from component.features.service_commands.commands import (
 )
 from component.features.service_commands.skill_commands import SkillCommands
 from component.kernel.kernel import Kernel
-from component.kernel.options import SOFTWARE
+from component.kernel.options import SOFTWARE, model_names
 from component.memory.store import missing_sentence
+from component.zones import spoken_time
 
 
 class ServiceCommandsFeature(Feature):
@@ -32,12 +33,12 @@ class ServiceCommandsFeature(Feature):
         """Make the commands."""
         environment, tasks = kernel.environment, kernel.tasks
 
-        def vitals() -> Vitals:
+        def vitals(zone: str) -> Vitals:
             return msgspec.structs.replace(
                 vitals_of(self.settings, len(environment.catalog.registry)),
                 started=kernel.started,
                 connected_since=kernel.stream.connected_since,
-                warnings=tuple(_warnings(kernel)),
+                warnings=tuple(_warnings(kernel, zone)),
             )
 
         async def reload(_asking: Asking, _params: NoParams) -> CommandResult:
@@ -55,7 +56,8 @@ class ServiceCommandsFeature(Feature):
                     environment.stopped,
                 ),
                 *AdminCommands(
-                    vitals, tasks.task_admin, tasks.switches, tasks.pause_gate
+                    *(vitals, tasks.task_admin, tasks.switches, tasks.pause_gate),
+                    kernel.zones.of_caller,
                 ).commands(),
                 RELOAD.done_by(reload),
             )
@@ -70,16 +72,17 @@ def vitals_of(settings: Settings, skills: int) -> Vitals:
         domain=settings.server.address,
         storage="PostgreSQL" if settings.storage.postgres.get_secret_value() else "SQLite",
         skills=skills,
+        models=tuple(model_names(settings)),
         python=platform.python_version(),
         backend=settings.backend,
     )
 
 
-def _warnings(kernel: Kernel) -> Iterator[str]:
+def _warnings(kernel: Kernel, zone: str) -> Iterator[str]:
     audit = kernel.environment.monitoring.audit
     if audit is not None and audit.outage is not None:
-        since, reason = when(audit.outage.since), audit.outage.reason
-        yield f"The audit log cannot be written since {since}. {reason}"
+        since = spoken_time(audit.outage.since, system.now(), zone)
+        yield f"The audit log cannot be written since {since}. {audit.outage.reason}"
     for whose, count in kernel.environment.memories.knowledge.missing.items():
         yield missing_sentence(whose, count)
     late = kernel.tasks.late_sources()

@@ -76,6 +76,8 @@ SKILLS = Outline(
     about="list what I can do for you; add a name to see how, or words to search",
     params=SkillsParams,
     group="everyday",
+    in_menu=False,
+    only_reads=True,
 )
 RUN = Outline(
     name="run",
@@ -84,6 +86,7 @@ RUN = Outline(
     params=RunParams,
     verbatim={ANY_WORD: "parameters"},
     group="everyday",
+    in_menu=False,
 )
 
 Execute: TypeAlias = Callable[[Request], Answer | Awaitable[Answer]]
@@ -164,12 +167,16 @@ class SkillCommands:
         except StanzaError as error:
             raise CommandError(_refused(skill, error), "parameters") from None
         if not isinstance(answer, Accepted):
-            return CommandResult(of_result(skill.title, answer).text)
+            text = of_result(skill.title, answer).text
+            return CommandResult(text, only_read=skill.annotations.read_only)
         if answer.state == "input-required":
-            return CommandResult(f"{skill.title} waits for an answer. I'll send you the result.")
-        return CommandResult(
-            f"{skill.title} takes a while. I'll send you the result; /tasks shows how it is going."
-        )
+            text = f"{skill.title} waits for an answer. I'll send you the result."
+        else:
+            text = (
+                f"{skill.title} takes a while. I'll send you the result; /tasks shows how it is"
+                " going."
+            )
+        return CommandResult(text, task=answer.task)
 
     def _unknown(self, principal: JID, name: str) -> str:
         from difflib import get_close_matches  # noqa: PLC0415 - only a misspelt name needs it

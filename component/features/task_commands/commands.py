@@ -100,6 +100,7 @@ TASKS = Outline(
     about="list your tasks, the latest first",
     params=OwnTasks,
     group="everyday",
+    only_reads=True,
 )
 ALL_TASKS = Outline(
     name="tasks",
@@ -108,6 +109,7 @@ ALL_TASKS = Outline(
     params=AllTasks,
     who="admin",
     group="everyday",
+    only_reads=True,
 )
 TASK = Outline(
     name="task",
@@ -115,6 +117,7 @@ TASK = Outline(
     about="show all details of a task",
     params=OneTask,
     group="tasks",
+    only_reads=True,
 )
 CANCEL = Outline(
     name="cancel", title="Cancel a task", about="cancel a task", params=OneTask, group="tasks"
@@ -144,6 +147,7 @@ QUEUES = Outline(
     params=NoParams,
     who="admin",
     group="tasks",
+    only_reads=True,
 )
 
 

@@ -241,15 +241,21 @@ _UNKNOWN: Final = frozenset(("remote-server-timeout", "remote-server-not-found")
 class RoomClient:
     """Enters rooms, and checks whether an agent is still in them. `occupant` is the address by
     which one of our addresses enters rooms. It is a full JID, as XEP-0045 §7.2 demands, where we
-    choose our resources ourselves.
+    choose our resources ourselves. `has_others` says whether another instance serves the same
+    addresses.
     """
 
     def __init__(
-        self, call: IQCall, send: Callable[[Presence], object], occupant: Callable[[JID], JID]
+        self,
+        call: IQCall,
+        send: Callable[[Presence], object],
+        occupant: Callable[[JID], JID],
+        has_others: Callable[[], bool],
     ) -> None:
         self._call = call
         self._send = send
         self._occupant = occupant
+        self._has_others = has_others
 
     async def find(self, source: Source) -> None:
         """Check that there is such a room. Raises StanzaError. Entering a room that does not exist
@@ -276,6 +282,18 @@ class RoomClient:
         """Ping oneself through the room (XEP-0410 §3.2). Raises StanzaError."""
         at = source.service.with_resource(nick)
         await self._call("get", at, Ping(), Ping, from_=self._occupant(source.subscriber))
+
+    async def is_elsewhere(self, source: Source, nick: str) -> bool:
+        """Return whether another instance is in the room: all are the same occupant, and the server
+        sends what comes from one room to one of them.
+        """
+        if not self._has_others():
+            return False
+        try:
+            await self.ping(source, nick)
+        except StanzaError as error:
+            return error.condition in _IN_THE_ROOM
+        return True
 
 
 class RoomWatcher(SourceWatcher[Moved | Joined]):
@@ -330,7 +348,7 @@ class RoomWatcher(SourceWatcher[Moved | Joined]):
             await self._join()
         elif await is_set_within(self._wake, self._delay_s):
             return
-        elif state != "live" or not await self._is_still_in():
+        elif not await self._is_still_in():
             self._advance("due")
 
     @property
@@ -377,11 +395,26 @@ class RoomWatcher(SourceWatcher[Moved | Joined]):
         self._room.join(self._nick)
         self._wake = anyio.Event()
         self._client.join(self.source, self._nick)
-        is_answered = await is_set_within(self._wake, JOIN_S)
-        if not is_answered and self._subscription.state == "subscribing":
+        if not await is_set_within(self._wake, JOIN_S):
+            is_elsewhere = await self._client.is_elsewhere(self.source, self._nick)
+            self._unanswered(is_elsewhere=is_elsewhere)
+
+    def _unanswered(self, *, is_elsewhere: bool) -> None:
+        """Note that the room has not answered to this instance."""
+        if self._subscription.state != "subscribing":
+            return
+        if is_elsewhere:
+            self._reason = "another instance of this service is in the room"
+            self._advance("elsewhere")
+        else:
             self._out(Out("the room does not answer", "soon"))
 
     async def _is_still_in(self) -> bool:
+        """Return whether this or another instance is in the room, as far as anybody knows."""
+        if self._subscription.state == "elsewhere":
+            return await self._client.is_elsewhere(self.source, self._nick)
+        if self._subscription.state != "live":
+            return False
         try:
             await self._client.ping(self.source, self._room.nick)
         except StanzaError as error:

@@ -34,10 +34,19 @@ _LONGEST_TEXT: Final = 8_000
 """Maximum number of characters of a payload that work gets; more would fill a model's prompt."""
 
 SourceState: TypeAlias = Literal[
-    "offline", "subscribing", "catching-up", "live", "pending", "missing", "refused", "failed"
+    "offline",
+    "subscribing",
+    "catching-up",
+    "live",
+    "pending",
+    "missing",
+    "refused",
+    "failed",
+    "elsewhere",
 ]
-"""`offline`: there is no session. `pending`: an owner has to approve it. `missing`: the
-node does not exist. `refused`: the service denies it. `failed`: the service did not answer."""
+"""`offline`: there is no session. `pending`: an owner has to approve it. `missing`: the node does
+not exist. `refused`: the service denies it. `failed`: the service did not answer. `elsewhere`:
+another instance observes it."""
 
 _PUBLIC: Final = frozenset(("urn:xmpp:microblog:0",))
 """Nodes that are usually public, so that their owners are asked only if they are not."""
@@ -154,7 +163,7 @@ class SourcePorts(msgspec.Struct, frozen=True, kw_only=True):
     check_s: float
 
 
-Result: TypeAlias = Literal["pending", "missing", "refused", "failed"]
+Result: TypeAlias = Literal["pending", "missing", "refused", "failed", "elsewhere"]
 """Why a source is not observed."""
 Progress: TypeAlias = Literal["connected", "disconnected", "subscribed", "joined", "caught-up"]
 Input: TypeAlias = Literal["gone", "overflow", "due"] | Progress | Result
@@ -175,6 +184,7 @@ TABLE: Final[Mapping[SourceState, Mapping[Input, SourceState]]] = {
     "missing": _RETRIED,
     "refused": _RETRIED,
     "failed": _RETRIED,
+    "elsewhere": _RETRIED,
 }
 """The next state by state and input. An input that a state does not name changes nothing; in every
 state `disconnected` leads to `offline`, and `connected` to `subscribing`."""
@@ -211,7 +221,7 @@ class SubscriptionMachine:
     @property
     def delay_s(self) -> float | None:
         """Seconds until the input `due`; None if nothing is due in this state."""
-        if self.state in ("live", "pending", "refused"):
+        if self.state in ("live", "pending", "refused", "elsewhere"):
             return self._check_s
         if self.state in ("missing", "failed"):
             return backoff_s(self.failures, self._check_s)

@@ -56,7 +56,9 @@ class Watcher:
             max_hops=limits.max_hops,
             check_s=limits.check_s,
         )
-        self._room_client = RoomClient(stream.call_optional, self._send, self._occupant)
+        self._room_client = RoomClient(
+            stream.call_optional, self._send, self._occupant, self._has_others
+        )
         self._watches: dict[str, Watch] = {}
         self._source_of: dict[str, Source] = {}
         self._sources: dict[Source, sources.SourceWatcher[Any]] = {}
@@ -109,7 +111,7 @@ class Watcher:
 
     def leave_rooms(self) -> None:
         """Leave all rooms, because the service stops. Never waits."""
-        if self._kernel.stream.has_others():
+        if self._has_others():
             return  # another instance is in the same rooms, as the same occupant
         for source in self._sources.values():
             if isinstance(source, RoomWatcher):
@@ -256,6 +258,9 @@ class Watcher:
     def _send(self, presence: Presence) -> None:
         self._kernel.stream.send(presence)
         self._kernel.stream.flush()
+
+    def _has_others(self) -> bool:
+        return self._kernel.stream.has_others()
 
     def _probe(self, source: Source) -> None:
         self._send(Presence(type="probe", from_=source.subscriber, to=source.service))

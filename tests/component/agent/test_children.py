@@ -12,6 +12,7 @@ from component.agent import rows
 from component.agent.children import NAME, Children
 from component.agent.conversations import Conversations
 from component.agent.protocol import Profile, ToolResult
+from component.agent.sentences import CORRECTED_CALL
 from component.budget.protocol import Payer
 from component.conversations import directories
 from component.conversations.lines import Said
@@ -78,6 +79,35 @@ async def test_its_answer_is_the_result_of_the_call(tmp_path: Path) -> None:
         (e.outcome, e.subject.partition("-")[0]) for e in family.book.events if e.kind == "agent"
     ]
     assert events == [("spawned", "assistant/counter"), ("ended", "assistant/counter")]
+
+
+@pytest.mark.parametrize("done", [False, True])
+async def test_a_correction_withdraws_what_it_waits_for_unless_it_has_done_something(
+    tmp_path: Path, done: bool
+) -> None:
+    family = Family(tmp_path, {"task": "Wipe it."})
+    family.profile = Profile(agent="assistant", skills=("l*", "ask", "buy"))
+
+    def wipe(request: ModelRequest) -> Completion:
+        bought = any(m.role == "tool" for m in request.messages)
+        return calling(("ask" if bought or not done else "buy", {}))
+
+    family.child = wipe
+    key = SessionKey("assistant", ROMEO)
+    async with family.life() as conversations:
+        family.offer()
+        await conversations.received(message("m1", "Wipe sda.", msg_id="m1"))
+        await eventually(lambda: conversations.activity(key).parked == 1)
+        assert await conversations.revised(key, "m1", "Wipe nothing.") == (not done)
+        (task,) = family.shop.tasks
+        if done:
+            assert family.shop.given_up == []
+            return
+        assert task in family.shop.given_up
+        await eventually(lambda: len(family.shop.tasks) == 2)  # of another sub-agent
+        (result,) = [m.text for m in family.brain.asked[-2].messages if m.role == "tool"]
+        assert result == CORRECTED_CALL
+        assert "killed" in [e.outcome for e in family.book.events if e.kind == "agent"]
 
 
 async def test_it_spends_from_the_budget_of_its_parent(tmp_path: Path) -> None:

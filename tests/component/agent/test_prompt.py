@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from component.agent.prompt import spoken_time
 from component.agent.protocol import Profile
 from component.agent.run import add_notification
 from component.audit.protocol import AuditEvent
 from component.conversations.lines import Said
 from component.memory_directory.layout import SessionKey
 from component.models.protocol import Completion, ModelRequest
+from component.zones import exact_time
 from tests.component.agent.world import (
     JULIET,
     ROMEO,
@@ -302,15 +302,15 @@ async def test_the_model_is_told_the_time_on_the_clock_of_the_person(tmp_path: P
 
 def test_a_time_is_spoken_by_the_clock_of_the_person_and_in_utc() -> None:
     late = datetime(2026, 11, 22, 20, 30, tzinfo=UTC)
-    assert spoken_time(late, "UTC+09:00") == (
+    assert exact_time(late, "UTC+09:00") == (
         "Monday, 2026-11-23 05:30 for the person (time zone UTC+09:00; 2026-11-22 20:30 UTC)"
     )
-    assert spoken_time(late, "America/New_York") == (
+    assert exact_time(late, "America/New_York") == (
         "Sunday, 2026-11-22 15:30 for the person (time zone America/New_York, UTC-05:00;"
         " 2026-11-22 20:30 UTC)"
     )
     for zone in ("UTC", "Mars/Base"):
-        assert spoken_time(late, zone) == "Sunday, 2026-11-22 20:30 UTC"
+        assert exact_time(late, zone) == "Sunday, 2026-11-22 20:30 UTC"
 
 
 async def test_the_model_knows_what_the_person_was_told_by_a_notification(tmp_path: Path) -> None:

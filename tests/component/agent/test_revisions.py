@@ -336,17 +336,96 @@ async def test_a_corrected_message_gets_no_excuse_for_the_earlier_text(tmp_path:
         assert world.ear.bodies == ["re: Venice?"]
 
 
-async def test_a_correction_is_too_late_while_a_task_is_awaited(tmp_path: Path) -> None:
+def wiping(request: ModelRequest) -> Completion:
+    """Ask the person, again after each correction, and answer with the result."""
+    results = [one.text for one in request.messages if one.role == "tool"]
+    if all(one == sentences.CORRECTED_CALL for one in results):
+        return says("", call("ask", id_=f"c{len(results)}-ask"))
+    return says(f"re: {words(request)[-1]}: {results[-1]}")
+
+
+async def test_a_correction_replaces_a_call_that_waits_for_the_person(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.brain.think = wiping
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "Wipe sda", msg_id="m1"))
+        await eventually(lambda: conversations.activity(HIS).parked == 1)
+        for text, count in (("Wipe sdb", 2), ("Wipe sdc", 3)):
+            assert await conversations.revised(HIS, "m1", text), "as often as the person likes"
+            await eventually(lambda count=count: len(world.shop.tasks) == count)
+            await eventually(lambda: conversations.activity(HIS).parked == 1)
+        assert world.shop.given_up == [*world.shop.tasks][:2], "nobody can say yes to these now"
+        results = [one.text for one in world.brain.asked[-1].messages if one.role == "tool"]
+        assert results == [sentences.CORRECTED_CALL] * 2
+        (*_, task) = world.shop.tasks
+        world.shop.tasks[task] = ToolResult("It is done.")
+        await world.ended(task)
+        await world.ear.hears(1)
+        await world.settled()
+        assert world.ear.bodies == ["re: Wipe sdc: It is done."]
+
+
+async def test_a_retraction_withdraws_a_question_silently(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.brain.think = shopping("ask")
     async with world.life() as conversations:
         await conversations.received(message("m1", "Wipe sda", msg_id="m1"))
         await eventually(lambda: conversations.activity(HIS).parked == 1)
-        assert not await conversations.revised(HIS, "m1", "Wipe sdb")
-        (task,) = world.shop.tasks
+        assert await conversations.revised(HIS, "m1", None)
+        await world.settled()
+        assert world.shop.given_up == [*world.shop.tasks]
+        assert world.ear.bodies == []
+        assert len(world.brain.asked) == 1
+
+
+async def test_a_correction_of_a_parked_turn_after_a_restart(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.brain.think = wiping
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "Wipe sda", msg_id="m1"))
+        await eventually(lambda: conversations.activity(HIS).parked == 1)
+    async with world.life() as conversations:
+        await eventually(lambda: conversations.activity(HIS).parked == 1)
+        assert await conversations.revised(HIS, "m1", "Wipe sdb")
+        await eventually(lambda: len(world.shop.tasks) == 2)
+        (*_, task) = world.shop.tasks
         world.shop.tasks[task] = ToolResult("It is done.")
         await world.ended(task)
         await world.ear.hears(1)
+        assert world.ear.bodies == ["re: Wipe sdb: It is done."]
+
+
+@pytest.mark.parametrize("tools", [("order",), ("buy", "ask")])
+async def test_a_correction_is_too_late_while_a_turn_waits_after_it_has_done_something(
+    tmp_path: Path, tools: tuple[str, ...]
+) -> None:
+    world = World(tmp_path)
+    world.brain.think = shopping(*tools)
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "Wipe sda", msg_id="m1"))
+        await eventually(lambda: conversations.activity(HIS).parked == 1)
+        assert not await conversations.revised(HIS, "m1", "Wipe sdb")
+        assert not await conversations.revised(HIS, "m1", None)
+        assert not world.shop.given_up
+        (task,) = world.shop.tasks
+        world.shop.tasks[task] = ToolResult("It is done.")
+        await world.ended(task)
+        await eventually(lambda: world.ear.bodies[-1:] and "Wipe sda" in world.ear.bodies[-1])
+
+
+async def test_a_call_that_was_not_made_does_not_make_a_correction_late(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    steps = Steps(world, shopping("ask"))
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "Wipe sda", msg_id="m1"))
+        await steps.asked(1)
+        steps.go_on()
+        await eventually(lambda: conversations.activity(HIS).parked == 1)
+        (task,) = world.shop.tasks
+        world.shop.tasks[task] = ToolResult("The person said no.", is_error=True, not_made=True)
+        await world.ended(task)
+        await steps.asked(2)
+        assert await conversations.revised(HIS, "m1", "Wipe sdb")
 
 
 async def test_a_correction_after_a_restart(tmp_path: Path) -> None:

@@ -106,6 +106,7 @@ class Shop:
         self.callers: list[Caller] = []
         self.tasks: dict[str, ToolResult | None] = {}
         self.given_up: list[str] = []
+        self.questions: set[str] = set()
         self.refusals: list[str] = []
         self.during: Callable[[str], Awaitable[None]] | None = None
         self.taint: Taint | None = None
@@ -136,6 +137,8 @@ class Shop:
             if name in ("order", "ask"):
                 self.made.append((*key, name, arguments))
                 self.tasks[task] = None
+                if name == "ask":
+                    self.questions.add(task)
             else:
                 self.at_once += 1
                 self.most_at_once = max(self.most_at_once, self.at_once)
@@ -164,6 +167,22 @@ class Shop:
     async def _waiting(self, task: str, name: str) -> Waiting:
         await self._world.storage.write(lambda db: begun(db, task))
         return Waiting(task, question=name == "ask")
+
+    async def pending(self, caller: Caller, call: ToolCall, task: str) -> Sequence[str]:
+        return (task,)
+
+    async def retract(self, caller: Caller, tasks: Sequence[str]) -> bool:
+        """An order is under way from the start; a question can be withdrawn before its answer."""
+        self._world.death.point()
+        waits = [one for one in tasks if one in self.questions and self.tasks[one] is None]
+        if len(waits) < len(tasks):
+            return False
+        for one in waits:
+            self.given_up.append(one)
+            self.tasks[one] = ToolResult("It was cancelled.", is_error=True)
+            await self._world.ended(one)
+        self._world.death.point()
+        return True
 
     async def give_up(self, caller: Caller, call: ToolCall, task: str | None) -> None:
         self._world.death.point()

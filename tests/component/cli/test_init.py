@@ -29,6 +29,14 @@ def _no_secret_around(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AGENT_SECRET", raising=False)
 
 
+@pytest.fixture(autouse=True)
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str, ...]]:
+    """Where the servers would be if they were installed: no machine of the tests counts."""
+    instead = {name: (f"{tmp_path}-none", f"{tmp_path}-{name}") for name in DEFAULT_PORTS}
+    monkeypatch.setattr(init_module, "_PLACES", instead)
+    return instead
+
+
 def run(*arguments: str | Path, **options: str) -> Result:
     """Run `init`; a directory stands for agent.toml in it."""
     words = [
@@ -102,7 +110,9 @@ def test_the_environment_names_the_file_and_the_data_directory(
     """As the Debian package does."""
     monkeypatch.setenv("XMPP_AGENT_CONFIG", str(tmp_path / "etc" / "agent.toml"))
     monkeypatch.setenv("XMPP_AGENT_STORAGE__PATH", "/var/lib/xmpp-agent")
-    assert run(*DOMAIN).exit_code == ExitCode.OK
+    result = run(*DOMAIN)
+    assert result.exit_code == ExitCode.OK
+    assert "xmpp-agent doctor\n" in result.stderr
     written = load(tmp_path / "etc" / "agent.toml", {})
     assert written.storage.path == Path("/var/lib/xmpp-agent")
     # A directory on the command line comes first.
@@ -230,6 +240,49 @@ def test_each_server_has_its_block_and_its_port(tmp_path: Path, server: str) -> 
         "agent.example.com", secret_of(settings), "localhost", settings.server.port
     )
     assert result.stdout == server_block(server, connection)
+
+
+@pytest.mark.parametrize("server", DEFAULT_PORTS)
+def test_the_server_that_is_installed_here_is_taken(
+    server: str, tmp_path: Path, places: dict[str, tuple[str, ...]]
+) -> None:
+    Path(places[server][1]).mkdir()
+    result = run(tmp_path / "a", *DOMAIN)
+    assert (
+        f"This is for {server}, which is installed here; --server names another one."
+        in result.stderr
+    )
+    assert load(tmp_path / "a/agent.toml", {}).server.port == DEFAULT_PORTS[server]
+    assert result.stdout == run(tmp_path / "a", *DOMAIN, "--server", server, "--force").stdout
+    # Another one that is named, or a server on another machine, has nothing to do with it.
+    (other,) = {"prosody", "ejabberd"} - {server} if server != "openfire" else {"prosody"}
+    assert "installed here" not in run(tmp_path / "b", *DOMAIN, "--server", other).stderr
+    assert load(tmp_path / "b/agent.toml", {}).server.port == DEFAULT_PORTS[other]
+    assert "installed here" not in run(tmp_path / "c", *DOMAIN, "--host", "xmpp.example.com").stderr
+
+
+@pytest.mark.parametrize("installed", [(), ("prosody", "ejabberd")])
+def test_without_a_single_server_all_are_shown_with_the_port_of_the_file(
+    installed: tuple[str, ...], tmp_path: Path, places: dict[str, tuple[str, ...]]
+) -> None:
+    for each in installed:
+        Path(places[each][1]).mkdir()
+    result = run(tmp_path / "a", *DOMAIN)
+    text = (tmp_path / "a" / "agent.toml").read_text()
+    assert "\nport = 5347\n" in text
+    assert "Prosody's default is 5347, Openfire's 5275." in text
+    assert re.findall(r"5347|5275", result.stdout) == ["5347"] * len(DEFAULT_PORTS)
+
+
+def test_on_a_terminal_the_installed_server_is_proposed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places: dict[str, tuple[str, ...]]
+) -> None:
+    Path(places["ejabberd"][1]).mkdir()
+    monkeypatch.setattr(init_module, "interactive", lambda: True)
+    result = run(tmp_path, input="agent.example.com\n\n\n\n")
+    assert result.exit_code == ExitCode.OK, result.stderr
+    assert load(tmp_path / "agent.toml", {}).server.port == DEFAULT_PORTS["ejabberd"]
+    assert result.stdout.startswith("# ejabberd")
 
 
 @pytest.mark.parametrize("server", guides.PORTS)

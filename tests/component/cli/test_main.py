@@ -35,6 +35,18 @@ def test_version_names_the_program() -> None:
     assert re.fullmatch(r"xmpp-agent, version \d+\.\d+\.\d+\S*\n", result.output)
 
 
+def test_an_error_has_its_priority_in_the_journal_of_systemd(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (tmp_path / "journal").open("w+") as stream:
+        found = os.fstat(stream.fileno())
+        monkeypatch.setenv("JOURNAL_STREAM", f"{found.st_dev}:{found.st_ino}")
+        monkeypatch.setattr(sys, "stderr", stream)
+        Fault("One thing is wrong.", "Another one, too.").show()
+        stream.seek(0)
+        assert stream.read() == "<3>error: One thing is wrong.\n<3>error: Another one, too.\n"
+
+
 def test_a_wrong_command_line_is_a_usage_error() -> None:
     for arguments in (["nosuch"], ["--nosuch"], ["init", "--port", "0"]):
         assert CliRunner().invoke(group, arguments).exit_code == ExitCode.USAGE

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -13,6 +12,7 @@ from component.app.schema import SCHEMA
 from component.cli.frame import ExitCode
 from component.config.work import Notifications
 from component.features.notifications.commands import NotificationCommands
+from component.kernel.contacts import PersonZones
 from component.store import Storage
 from component.store.notifications import Notification, NotificationStore, Preferences
 from tests.component.cli.conftest import RunCommand
@@ -22,7 +22,11 @@ from xep.jid import JID
 AGENT = JID.parse("assistant@agent.localhost")
 JULIET = JID.parse("juliet@localhost")
 ROMEO = JID.parse("romeo@localhost")
-SETTINGS: Any = SimpleNamespace(notifications=Notifications(), agent=SimpleNamespace(zone="UTC"))
+
+
+def _commands(storage: Storage) -> NotificationCommands:
+    store = NotificationStore(storage)
+    return NotificationCommands(store, Notifications(), PersonZones(store, "UTC"))
 
 
 async def hold(data: Path) -> None:
@@ -51,7 +55,7 @@ def test_held_notifications_are_listed_and_dropped_and_quiet_hours_set(
 ) -> None:
     anyio.run(hold, DATA)
     if is_running:
-        with service(lambda storage: NotificationCommands(NotificationStore(storage), SETTINGS)):
+        with service(_commands):
             _list_drop_and_quiet(command)
     else:
         _list_drop_and_quiet(command)

@@ -43,7 +43,7 @@ def test_an_outage_of_postgresql_is_one_line_and_one_at_its_end(
         assert "The PostgreSQL database" in loud[0]["reason"]
         status = json.loads(command("status", "--json", storage__postgres=url).stdout)
         assert status["tasks"] is None
-        assert status["warnings"][0].startswith("The database cannot be used since 20")
+        assert status["warnings"][0].startswith("The database cannot be used since ")
         server.start()
         service.wait_log("the database can be used again")
         status = json.loads(command("status", "--json", storage__postgres=url).stdout)

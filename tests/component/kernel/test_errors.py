@@ -1,9 +1,12 @@
 """Requests of the protocol get its conditions, all others the plain errors of RFC 6120."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from component.kernel.errors import AgentErrors
 from component.link.router.faults import RouterErrors
+from component.store import StorageError
+from component.store.outages import Outages
 from tests.component.link.router.wire import Bench, do, error_of, iq, request
 from tests.component.world import World
 from xep import disco
@@ -103,3 +106,19 @@ def test_a_page_that_cannot_be_meant_is_plain_in_a_disco_query_and_not_in_one_of
         bench = Bench(world.bench.router.table.routes, faults=AgentErrors())
         error = error_of(bench.answer(iq(f"{query}{page}</query>")))
         assert (error.condition, error.application) == ("bad-request", found)
+
+
+def test_an_outage_is_not_logged_for_each_request() -> None:
+    outages, mapper = Outages(), AgentErrors()
+    with capture_logs() as logs:
+        for _ in range(30):
+            error = StorageError("The disk is full.")
+            outages.failed("writes", error)
+            refused = mapper.temporary(error)
+            assert refused is not None
+            assert refused.application == (errors.Retry(after=5),)
+    loud = [line["event"] for line in logs if line["log_level"] != "debug"]
+    assert loud == ["the database cannot be used"]
+    with capture_logs() as logs:
+        mapper.temporary(StorageError("A file is damaged."))
+    assert [line["log_level"] for line in logs] == ["warning"]

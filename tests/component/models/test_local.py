@@ -155,7 +155,7 @@ async def test_one_that_waits_can_go_and_the_others_do_not_notice(model: LocalMo
     assert scope.cancelled_caught
 
 
-class Impatient(Timeouts):
+class ShortTimeouts(Timeouts):
     """All timeouts have passed before anything arrives."""
 
     def __init__(self, *timeouts: float) -> None:
@@ -168,7 +168,7 @@ async def test_what_takes_too_long_is_given_up(
 ) -> None:
     process = await running(model)
     with monkeypatch.context() as patch:
-        patch.setattr(hosted, "Timeouts", Impatient)
+        patch.setattr(hosted, "Timeouts", ShortTimeouts)
         with pytest.raises(
             ModelUnavailableError, match=r"within 600 s.*llm\.first_token_timeout_s"
         ):
@@ -218,7 +218,7 @@ async def test_a_process_that_does_not_respond_is_replaced(
 ) -> None:
     process = await running(model)
     with monkeypatch.context() as patch:
-        patch.setattr(hosted, "Timeouts", Impatient)
+        patch.setattr(hosted, "Timeouts", ShortTimeouts)
         patch.setattr(local, "_RESPONSE_S", 0.1)
         patch.setattr(local, "_ENDING_S", 0.1)
         await _stop(process.pid)

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from component.app.schema import SCHEMA
 from component.store import Storage
 from component.store.database import Database
-from component.store.errors import ConflictError, StorageError
+from component.store.errors import ConflictError, DiskFullError, StorageError
 from component.store.outages import Outages, log_failure
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
@@ -73,6 +73,22 @@ def test_a_database_that_comes_and_goes_is_one_pair_of_lines_a_minute(
             outages.succeeded("writes")
             clock.seconds += 1
     assert len(logs) == 2
+
+
+def test_a_full_disk_is_an_outage_until_there_is_space(clock: Clock) -> None:
+    free = [False]
+    outages = Outages(clock, lambda: NOW, has_room=lambda: free[0])
+    with capture_logs() as logs:
+        outages.failed("writes", DiskFullError(FULL))
+        outages.succeeded("writes")  # a small one, in what a large one has left
+        assert outages.present is not None
+        free[0] = True
+        outages.succeeded("writes")
+        assert outages.present is None
+    assert [line["event"] for line in logs] == [
+        "the database cannot be used",
+        "the database can be used again",
+    ]
 
 
 def test_a_deadlock_is_no_outage(outages: Outages) -> None:

@@ -229,10 +229,10 @@ class Record:
         return True if now < self.expires else None
 
 
-def first_answers(script: Script, mode: str, patient: bool) -> set[str]:
+def first_answers(script: Script, mode: str, within_limit: bool) -> set[str]:
     """What may answer a request that nothing speaks against.
 
-    `accepted`, `result`, or a condition. `patient` says that the inline limit is not reached.
+    `accepted`, `result`, or a condition. `within_limit` says that the inline limit is not reached.
     """
     if script.guarded:
         return {"confirmation-unavailable"} if mode == "inline" else {"accepted"}
@@ -251,11 +251,11 @@ def first_answers(script: Script, mode: str, patient: bool) -> set[str]:
         if letter == "x":
             ends = {"internal"}
             break
-    if not patient:
+    if not within_limit:
         ends = ends | ({"timeout"} if mode == "inline" else {"accepted"})
     if script.kind in ("quick", "count"):
         # Never waits; and may all the same be a task before anybody has looked.
-        ends = {"result"} if patient or script.kind == "quick" else ends
+        ends = {"result"} if within_limit or script.kind == "quick" else ends
     return ends
 
 

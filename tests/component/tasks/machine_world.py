@@ -276,7 +276,7 @@ class Life:
         self.do(self.world.storage.read, lambda database: database.now)
         self.pass_time(HOLD_MS // 1000)
 
-    def patience(self, seconds: float) -> None:
+    def set_inline_limit(self, seconds: float) -> None:
         """Set the inline limit."""
         limits: Any = self.world.service._limits
         msgspec.structs.force_setattr(limits, "inline_s", seconds)

@@ -8,6 +8,7 @@ import pytest
 from component.skills import Context, skill
 from tests.component.tasks.test_durable import Choice, answer, cancel, conditions, text_of
 from tests.component.tasks.world import Open, living
+from tests.waiting import eventually
 from xep.fluux_agent import errors
 
 pytestmark = pytest.mark.anyio
@@ -220,8 +221,7 @@ async def test_an_answer_waits_for_an_execution_that_still_unwinds(open_storage:
             unwound.set()
             assert answered.state == "running"
             assert text_of(await world.ear.ended(task)) == colour
-        await anyio.wait_all_tasks_blocked()
-        assert world.service._worker.slots.free == 3
+        await eventually(lambda: world.service._worker.slots.free == 3)
     assert most == 1
 
 
@@ -244,5 +244,4 @@ async def test_a_task_that_is_cancelled_before_it_goes_on_is_cancelled(open_stor
         unwound.set()
         assert cancelled.state == "cancelling"
         assert (await world.ear.ended(task)).state == "cancelled"
-        await anyio.wait_all_tasks_blocked()
-        assert world.service._worker.slots.free == 3
+        await eventually(lambda: world.service._worker.slots.free == 3)

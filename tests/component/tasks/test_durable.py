@@ -343,8 +343,7 @@ async def test_a_question_parks_the_task_and_the_answer_goes_on(
         assert notice.question is not None
         assert notice.question.asked == (ANN.bare,)
         service = world.service
-        await anyio.wait_all_tasks_blocked()
-        assert not service._worker._runs  # nothing but rows remains
+        await eventually(lambda: not service._worker._runs)  # nothing but rows remains
         if not killed:
             await answer(world, asked, {"colour": "red"})
             await ear.ended(accepted.task)
@@ -732,8 +731,10 @@ async def test_a_skill_that_has_gone_fails_its_tasks(open_storage: Open, begun: 
     async with living(open_storage) as world:
         if await world.storage.read(lambda db: db.dialect) == "postgresql":
             # An instance of another release may have it.
-            await anyio.wait_all_tasks_blocked()
-            assert await world.scalar("SELECT owner FROM tasks WHERE id = ?", task) is None
+            async def is_free() -> bool:
+                return await world.scalar("SELECT owner FROM tasks WHERE id = ?", task) is None
+
+            await eventually(is_free)
             return
         ended = await world.ear.ended(task)
         expected = errors.OutcomeUnknown() if begun else errors.Internal()

@@ -201,7 +201,7 @@ class Machine(RuleBasedStateMachine):
         mode=st.sampled_from(("auto", "async", "inline")),
         named=st.booleans(),
         deadline_s=st.sampled_from((None, None, None, -1, 600, 1800, 7200)),
-        patient=st.booleans(),
+        within_limit=st.booleans(),
         times=st.sampled_from((1, 1, 2)),
     )
     def execute(
@@ -211,7 +211,7 @@ class Machine(RuleBasedStateMachine):
         mode: str,
         named: bool,
         deadline_s: int | None,
-        patient: bool,
+        within_limit: bool,
         times: int,
     ) -> None:
         self.at.clock.passes(1000)
@@ -222,7 +222,7 @@ class Machine(RuleBasedStateMachine):
             f"i{number}",
         )
         self.scripts[sent.label] = script
-        self.send(sent, patient, times)
+        self.send(sent, within_limit, times)
 
     @rule(pick=_PICK, other=st.sampled_from((False, False, True)), times=st.sampled_from((1, 2)))
     def again(self, pick: int, other: bool, times: int) -> None:
@@ -248,14 +248,14 @@ class Machine(RuleBasedStateMachine):
         open_ = any(task.label == sent.label and not task.over for task in self.tasks.values())
         return repeated or not (open_ or sent.label in self.at.stage.all_open)
 
-    def send(self, sent: Sent, patient: bool, times: int) -> None:
+    def send(self, sent: Sent, within_limit: bool, times: int) -> None:
         """Send a request, and hold the answer against what the text allows."""
         key, known = sent.key, self.records.get(sent.key)
         kept = False if known is None else known.is_kept(self.steady, self.at.number)
         before = self.requests.get(key)
         waits = self.ahead(sent).waits
-        patient = patient and not waits
-        self.at.patience(LONG if patient else 0)
+        within_limit = within_limit and not waits
+        self.at.set_inline_limit(LONG if within_limit else 0)
         answers = self.at.do(self.at.execute, sent.who, sent.execute, sent.stanza, times)
         assert len({text(answer) for answer in answers}) == 1, answers
         answer = answers[0]
@@ -275,9 +275,9 @@ class Machine(RuleBasedStateMachine):
                 self.learn(sent, known, answer)
                 return
         self.requests[key] = sent
-        self.begun(sent, answer, patient)
+        self.begun(sent, answer, within_limit)
 
-    def begun(self, sent: Sent, answer: Any, patient: bool) -> None:
+    def begun(self, sent: Sent, answer: Any, within_limit: bool) -> None:
         """New work has been answered with that."""
         now, script = self.now, self.ahead(sent)
         self.works[sent.label] += 1
@@ -286,7 +286,7 @@ class Machine(RuleBasedStateMachine):
             assert condition_of(answer) == "deadline-expired", answer
             self.leaves_nothing(sent)
             return
-        allowed = first_answers(script, sent.mode, patient)
+        allowed = first_answers(script, sent.mode, within_limit)
         got = kind_of(answer)
         assert got in allowed, (got, allowed, answer)
         if leaves_nothing(script, sent.mode):
@@ -520,7 +520,7 @@ class Machine(RuleBasedStateMachine):
         script = self.scripts[f"l{number}"] = Script(kind, letters + "g")
         name = f"r{number}" if named else None
         sent = Sent(*(who, script, f"l{number}", mode, name, None, f"i{number}"))
-        self.at.patience(LONG)
+        self.at.set_inline_limit(LONG)
         caller = self.portal.start_task_soon(self.at.execute, sent.who, sent.execute, sent.stanza)
         self.at.do(self.until_it_waits, sent.label)
         caller.cancel()

@@ -14,7 +14,7 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 
 
 class Locks:
@@ -156,7 +156,7 @@ class World:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        self._stack.enter_context(anyio.fail_after(PATIENCE_S))
+        self._stack.enter_context(anyio.fail_after(TIMEOUT_S))
         self._group = await self._stack.enter_async_context(anyio.create_task_group())
         return self
 

@@ -9,10 +9,11 @@ import anyio
 
 from component.commands import Commands
 from component.features.chat.handlers import MessageHandler
+from component.features.chat.message_ids import References
 from component.features.chat.stages import (
     ENCRYPTED_STAGE,
     AgentStages,
-    command_stage,
+    CommandStages,
     exchange_stage,
     stages_without_model,
 )
@@ -35,16 +36,24 @@ def message_handler(
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     **ports: Any,
 ) -> MessageHandler:
+    references = References()
+    called = CommandStages(commands, references, _refuse)
     stages = [
         *more,
         *([] if limit is None else [exchange_stage(limit)]),
         ENCRYPTED_STAGE,
-        command_stage(commands),
+        *called.stages(),
         *(
             stages_without_model(is_admin, is_person, now, clock)
             if agents is None
-            else AgentStages(agents, agent_at, let_in, now).stages()
+            else AgentStages(
+                agents, agent_at, let_in, references, called.is_replacement, now
+            ).stages()
         ),
     ]
     stages.sort(key=attrgetter("order"))
     return MessageHandler(messages, stages, now=now, **ports)
+
+
+async def _refuse(*_: object) -> bool:
+    return False

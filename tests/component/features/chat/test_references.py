@@ -12,10 +12,17 @@ ALICE = JID.parse("alice@a.example/phone")
 BOB = JID.parse("bob@a.example/phone")
 
 
-def message(id_: str | None, origin: str | None = None, sender: JID = ALICE) -> InboundMessage:
+def message(
+    id_: str | None,
+    origin: str | None = None,
+    *,
+    replaces: str | None = None,
+    sender: JID = ALICE,
+) -> InboundMessage:
     return InboundMessage(
         id=id_,
         origin_id=origin,
+        replaces=replaces,
         type="chat",
         sender=sender,
         principal=sender.bare,
@@ -31,17 +38,17 @@ def test_every_correction_finds_the_first_message(kinds: list[str], data: st.Dat
     known.add(message("m0", "o0"))
     for number, kind in enumerate(kinds, 1):
         named = data.draw(st.sampled_from(ids))
-        correction = message(f"m{number}", f"o{number}" if kind == "other" else f"m{number}")
-        first = known.find(correction, named)
-        assert first == "m0"
-        known.add(correction, first)
+        origin = f"o{number}" if kind == "other" else f"m{number}"
+        correction = message(f"m{number}", origin, replaces=named)
+        assert known.first(correction) == "m0"
+        known.add(correction)
         ids += [each for each in (correction.id, correction.origin_id) if each]
-    assert {known.find(message("last"), each) for each in ids} == {"m0"}
-    assert known.find(message("last", sender=BOB), "o0") == "o0"
+    assert {known.first(message("last", replaces=each)) for each in ids} == {"m0"}
+    assert known.first(message("last", replaces="o0", sender=BOB)) == "o0"
 
 
 def test_what_is_not_known_is_what_it_is_called() -> None:
     known = References()
     known.add(message(None, "o1"))
-    assert known.find(message("m2"), "o1") == "o1"
-    assert known.find(message("m2"), "m9") == "m9"
+    assert known.first(message("m2", replaces="o1")) == "o1"
+    assert known.first(message("m2", replaces="m9")) == "m9"

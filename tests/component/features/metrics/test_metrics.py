@@ -185,7 +185,7 @@ async def test_headers_without_an_end_are_not_read_for_ever() -> None:
 async def test_who_says_nothing_is_hung_up_on_and_keeps_nobody_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("component.features.metrics.http._PATIENCE_S", 1.0)
+    monkeypatch.setattr("component.features.metrics.http._TIMEOUT_S", 1.0)
     async with serving() as port, await anyio.connect_tcp("127.0.0.1", port) as silent:
         await silent.send(b"GET /hea")
         assert (await ask(port, get("/healthz")))[0] == 200

@@ -1,14 +1,13 @@
 """The commands about notifications, by words and as the operator gives them."""
 
 from datetime import UTC, datetime
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from component.commands import OPERATOR, Asking, CommandError, CommandResult, read_words
 from component.config.work import Notifications
 from component.features.notifications.commands import NotificationCommands
+from component.kernel.contacts import PersonZones
 from component.store import Storage
 from component.store.notifications import Notification, NotificationStore
 from xep.jid import JID
@@ -22,16 +21,14 @@ ASKING = Asking(principal=JULIET, at=AGENT)
 ADMIN = Asking(principal=ROMEO, at=AGENT, admin=True)
 
 OPEN = Notifications(quiet="")
-SETTINGS: Any = SimpleNamespace(
-    notifications=Notifications(), agent=SimpleNamespace(zone="Europe/Paris")
-)
 
 
 class World:
     def __init__(self, storage: Storage) -> None:
         self.store = NotificationStore(storage)
         self.changes = 0
-        made = NotificationCommands(self.store, SETTINGS, self.changed)
+        zones = PersonZones(self.store, "Europe/Paris")
+        made = NotificationCommands(self.store, Notifications(), zones, self.changed)
         self.commands = {command.name: command for command in made.commands()}
 
     def changed(self) -> None:
@@ -65,8 +62,8 @@ async def test_quiet_hours_are_shown_and_set(world: World) -> None:
     assert world.changes == 0
     assert "21:00-06:30 (Europe/Paris)" in (await world.says("/quiet 21:00-06:30")).text
     assert world.changes == 1
-    await world.store.set_utc_offset(JULIET, 7200)
-    assert "21:00-06:30 (UTC+02:00)" in (await world.says("/quiet")).text
+    await world.store.set_utc_offset(JULIET, 3 * 3600)
+    assert "21:00-06:30 (UTC+03:00)" in (await world.says("/quiet")).text
     text = (await world.says("/quiet 9:00\u201317:00 America/New_York urgent=true")).text
     assert "09:00-17:00 (America/New_York)" in text
     assert "except urgent ones" in text

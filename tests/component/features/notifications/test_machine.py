@@ -181,8 +181,8 @@ class Notifications(RuleBasedStateMachine):
 
     def is_allowed_now(self, person: JID, ids: tuple[str, ...]) -> None:
         preferences = done(self.store.preferences(person))
-        hours = effective(preferences, SETTINGS, ZONE)
         now = datetime.fromtimestamp(self.database.settled / 1000, UTC)
+        hours = effective(preferences, SETTINGS, ZONE, now)
         urgent = preferences.urgent and all(self.added[id_].priority == "high" for id_ in ids)
         assert hours is None or not hours.covers(now) or urgent
 

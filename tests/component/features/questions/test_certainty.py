@@ -91,6 +91,26 @@ async def test_ones_own_answers_are_in_nobodys_way(chat: World) -> None:
     assert (await chat.say("yes") or "").startswith("Approved")
 
 
+@pytest.mark.parametrize("words", ["Rhine", "/answer Rhine"])
+async def test_words_that_decide_nothing_are_not_meant_for_a_confirmation(
+    chat: World, words: str
+) -> None:
+    chat.confirm("t1", asked=(ALICE, CAROL), **HARMLESS)
+    await chat.decide(CAROL, JID.parse(AGENT), Decision(id="c-t1", value="deny"))
+    chat.confirm("t2", **HARMLESS)
+    chat.withdraw("t2")
+    chat.input("t9")
+    assert "not sure" in (await chat.say("yes") or "")
+    assert await chat.say(words) == "Thank you, I'll continue."
+
+
+async def test_words_may_be_meant_for_a_question_that_was_closed(chat: World) -> None:
+    chat.input("t1")
+    chat.withdraw("t1")
+    chat.input("t9")
+    assert "not sure" in (await chat.say("Rhine") or "")
+
+
 async def test_questions_to_others_and_of_other_agents_are_in_nobodys_way(chat: World) -> None:
     chat.confirm("t1", asked=(CAROL,))
     chat.withdraw("t1")

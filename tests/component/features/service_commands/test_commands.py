@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from component.commands import OPERATOR, CommandResult, Commands, read_words
+from component.commands import OPERATOR, Asking, CommandResult, Commands, read_words
 from component.features.service_commands.commands import (
     PAUSE,
     AdminCommands,
@@ -62,14 +62,24 @@ def commands(intake: PauseGate | None, outage: Outage | None = None, **vitals: A
         domain="agent.example",
         storage="SQLite",
         skills=4,
+        models=("vllm one", "openai two"),
         python="3.11",
         backend="trio",
         **vitals,
     )
     ledger: Any = Counted(outage)
     switches: Any = Remembered()
-    made = AdminCommands(lambda: said, ledger, switches, intake, lambda: NOW)
+    made = AdminCommands(lambda _zone: said, ledger, switches, intake, zone_of)
     return Commands(made.commands(), [BOSS])
+
+
+async def zone_of(asking: Asking) -> str:
+    return "UTC" if asking.principal is None else "Europe/Berlin"
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("component.system.now", lambda: NOW)
 
 
 async def run(table: Commands, name: str, **params: str) -> CommandResult:
@@ -87,13 +97,25 @@ async def test_the_status_says_how_it_is() -> None:
     assert answer.value.tasks.input_required == 1
     assert answer.text.splitlines() == [
         "agent 1.2 for agent.example",
-        "Up for 1 d 2 h, since 2026-11-21 09:57:00 UTC.",
-        "Connected since 2026-11-22 11:59:55 UTC.",
+        "Up for 1 d 2 h, since yesterday at 9:57 UTC.",
+        "Connected since today at 11:59 UTC.",
         "Tasks: 2 running, 1 input-required, 7 completed.",
         "2 running, 3 waiting.",
+        "Models: vllm one, openai two.",
         "4 skills. Storage: SQLite.",
         "Python 3.11, trio.",
     ]
+
+
+async def test_the_status_has_the_times_of_the_admin() -> None:
+    table = commands(PauseGate(), Outage(NOW, "The disk is full."), started=NOW)
+    asking = table.asking(BOSS)
+    command = table.get("status", asking)
+    assert command is not None
+    text = (await command.run(asking, command.read())).text
+    assert "since today at 13:00." in text
+    assert "cannot be used since today at 13:00. The disk" in text
+    assert "UTC" not in text
 
 
 async def test_the_status_without_a_service_or_a_connection() -> None:
@@ -138,9 +160,7 @@ async def test_the_status_names_an_outage_of_the_database() -> None:
     assert isinstance(answer.value, ServiceStatus)
     assert answer.value.tasks is None
     (warning,) = answer.value.warnings
-    assert warning == (
-        "The database cannot be used since 2026-11-22 12:00:00 UTC. The disk is full."
-    )
+    assert warning == ("The database cannot be used since today at 12:00 UTC. The disk is full.")
     assert f"Warning: {warning}" in answer.text.splitlines()
 
 

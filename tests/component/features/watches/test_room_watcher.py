@@ -47,6 +47,7 @@ class World:
         self.refusal: Condition | None = None
         self.pong: Condition | None = None
         self.silent = False
+        self.elsewhere = False
         self.codes: tuple[int, ...] = (110,)
         self.sent: list[str] = []
         self.pings = 0
@@ -89,6 +90,11 @@ class World:
         await anyio.lowlevel.checkpoint()
         if self.pong is not None:
             raise StanzaError(self.pong)
+
+    async def is_elsewhere(self, source: Source, nick: str) -> bool:
+        self.pings += 1
+        await anyio.lowlevel.checkpoint()
+        return self.elsewhere
 
     # What a test does.
 
@@ -274,6 +280,38 @@ async def test_a_room_that_does_not_answer(
         assert world.watcher.status.reason == "the room does not answer"
         world.silent = False
         await world.is_in("live")
+
+
+async def test_one_of_two_instances_joins_and_the_other_takes_over(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room_watcher, "JOIN_S", 0.01)
+    world = World(storage, check_s=0.01)
+    world.silent = world.elsewhere = True  # the server sends the answer to the other instance
+    async with world.running():
+        await world.is_in("elsewhere")
+        assert "another instance" in world.watcher.status.reason
+        pings = world.pings
+        await eventually(lambda: world.pings > pings + 3)
+        assert world.sent == ["join Agent"]
+        world.silent = world.elsewhere = False
+        await world.is_in("live")
+        assert world.sent == ["join Agent", "join Agent"]
+
+
+async def test_an_instance_to_which_the_server_sends_the_room_observes_it(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room_watcher, "JOIN_S", 0.01)
+    world = World(storage)
+    world.silent = world.elsewhere = True
+    async with world.running():
+        await world.is_in("elsewhere")
+        world.silent = False
+        world.join(SOURCE, "Agent")  # by the other instance, in its new session
+        await world.is_in("live")
+        world.comes("Rosaline")
+        assert await world.events(1) == ["joined Rosaline"]
 
 
 @pytest.mark.ports

@@ -8,7 +8,7 @@ from anyio.abc import SocketAttribute, SocketListener, SocketStream, TaskGroup
 from pydantic import SecretStr
 
 from component import config
-from tests.component.link.connection.running import PATIENCE_S, Running
+from tests.component.link.connection.running import TIMEOUT_S, Running
 from tests.xep.client_server import ACCOUNT, PASSWORD, Connection, Server
 
 
@@ -99,7 +99,7 @@ async def attached(
 ) -> AsyncIterator[tuple[Peer, Running]]:
     """A peer, and a client's connection to it."""
     peer = Peer(server, iter(cuts))
-    with anyio.fail_after(PATIENCE_S):
+    with anyio.fail_after(TIMEOUT_S):
         async with (
             await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
             anyio.create_task_group() as tasks,

@@ -14,7 +14,7 @@ from component.link.messages.outbox import Outbox
 from tests.component.link.connection.acceptor import DOMAIN, SECRET, Acceptor
 from xep.stanza_stream import StanzaReceived
 
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 """Only reached by a test that would hang."""
 
 
@@ -104,7 +104,7 @@ async def running(
     server: Acceptor, *, limit_bytes: int = 1 << 20, **changes: Any
 ) -> AsyncIterator[Running]:
     """Run a connection to ``server``; whatever still runs at the end is cancelled."""
-    with anyio.fail_after(PATIENCE_S):
+    with anyio.fail_after(TIMEOUT_S):
         async with anyio.create_task_group() as tasks:
             it = Running(settings_for(server, **changes), limit_bytes)
             tasks.start_soon(it.run)

@@ -5,7 +5,7 @@ import pytest
 
 from component.link.connection.probe import Probes
 from tests.component.link.connection.acceptor import DOMAIN, Acceptor, Link
-from tests.component.link.connection.running import PATIENCE_S, running
+from tests.component.link.connection.running import TIMEOUT_S, running
 from xep.stanza import Incoming
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
@@ -30,7 +30,7 @@ def test_probes_have_different_senders_because_the_server_balances_by_sender() -
 
 
 async def test_a_new_connection_is_probed_at_once_and_kept_when_a_probe_returns() -> None:
-    with Acceptor() as server, anyio.fail_after(PATIENCE_S):
+    with Acceptor() as server, anyio.fail_after(TIMEOUT_S):
         changes = {"component_number": 2, "read_timeout_s": 3600, "probe_timeout_s": 60}
         async with running(server, **changes) as it:
             link = await server.component()
@@ -43,7 +43,7 @@ async def test_a_new_connection_is_probed_at_once_and_kept_when_a_probe_returns(
 
 
 async def test_a_connection_to_which_nothing_is_balanced_is_opened_again() -> None:
-    with Acceptor() as server, anyio.fail_after(PATIENCE_S):
+    with Acceptor() as server, anyio.fail_after(TIMEOUT_S):
         changes = {"component_number": 2, "read_timeout_s": 3600, "probe_timeout_s": 0.02}
         async with running(server, **changes) as it:
             await server.component()

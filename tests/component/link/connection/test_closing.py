@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from tests.component.link.connection.acceptor import Acceptor, Link
-from tests.component.link.connection.running import PATIENCE_S, Running, iq, running
+from tests.component.link.connection.running import TIMEOUT_S, Running, iq, running
 from xep.stream import StreamClosed, StreamOpened
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
@@ -117,7 +117,7 @@ async def test_closing_sends_what_waits_and_waits_for_the_server() -> None:
             closed = anyio.Event()
 
             async def close() -> None:
-                await it.connection.close(PATIENCE_S)
+                await it.connection.close(TIMEOUT_S)
                 closed.set()
 
             async with anyio.create_task_group() as tasks:
@@ -141,7 +141,7 @@ async def test_a_server_that_just_hangs_up_is_as_good() -> None:
             link = await server.component()
             await it.recorder.until(lambda: it.recorder.ups == 1)
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(it.connection.close, PATIENCE_S)
+                tasks.start_soon(it.connection.close, TIMEOUT_S)
                 await link.expect(StreamClosed)
                 link.close()
             await it.ended.wait()
@@ -153,7 +153,7 @@ async def test_nothing_follows_our_close() -> None:
             link = await server.component()
             await it.recorder.until(lambda: it.recorder.ups == 1)
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(it.connection.close, PATIENCE_S)
+                tasks.start_soon(it.connection.close, TIMEOUT_S)
                 await link.expect(StreamClosed)
                 it.outbox.put(iq("too late"))
                 it.outbox.send_now()
@@ -175,8 +175,8 @@ async def test_a_connection_can_be_closed_twice() -> None:
             link: Link = await server.component()
             await it.recorder.until(lambda: it.recorder.ups == 1)
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(it.connection.close, PATIENCE_S)
-                tasks.start_soon(it.connection.close, PATIENCE_S)
+                tasks.start_soon(it.connection.close, TIMEOUT_S)
+                tasks.start_soon(it.connection.close, TIMEOUT_S)
                 await link.expect(StreamClosed)
                 await link.finish()
             await it.connection.close(1.0)

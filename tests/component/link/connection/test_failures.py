@@ -11,7 +11,7 @@ import pytest
 from component.link.connection.failure import ConnectionFailed
 from component.link.connection.probe import probe_once
 from tests.component.link.connection.acceptor import DOMAIN, SECRET, Acceptor, Link
-from tests.component.link.connection.running import PATIENCE_S, settings_for
+from tests.component.link.connection.running import TIMEOUT_S, settings_for
 from xep.stream import Condition
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
@@ -29,7 +29,7 @@ async def acting(server: Acceptor, act: Act) -> AsyncIterator[None]:
     async def serve() -> None:
         await act(await server.accept())
 
-    with anyio.fail_after(PATIENCE_S):
+    with anyio.fail_after(TIMEOUT_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(serve)
             yield

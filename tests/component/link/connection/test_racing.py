@@ -17,7 +17,7 @@ from tests.component.link.connection.running import settings_for
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 FAMILIES = {socket.AF_INET6: "::1", socket.AF_INET: "127.0.0.1"}
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 
 
 def info(family: socket.AddressFamily, address: Any) -> racing.AddressInfo:
@@ -59,7 +59,7 @@ async def test_the_family_that_answers_wins(
     stack: ExitStack, answers: socket.AddressFamily
 ) -> None:
     (other,) = (family for family in FAMILIES if family != answers)
-    with anyio.fail_after(PATIENCE_S):
+    with anyio.fail_after(TIMEOUT_S):
         began = anyio.current_time()
         with await race([silent(stack, other), listening(stack, answers)]) as sock:
             assert sock.family == answers
@@ -70,20 +70,20 @@ async def test_the_family_that_answers_wins(
 async def test_a_refusal_starts_the_next_attempt_at_once(stack: ExitStack) -> None:
     for_ever = 1000.0
     addresses = [refusing(socket.AF_INET6), listening(stack, socket.AF_INET)]
-    with anyio.fail_after(PATIENCE_S):
+    with anyio.fail_after(TIMEOUT_S):
         (await race(addresses, for_ever)).close()
 
 
 async def test_the_first_address_is_taken_if_it_answers(stack: ExitStack) -> None:
     addresses = [listening(stack, family) for family in FAMILIES]
-    with anyio.fail_after(PATIENCE_S):
+    with anyio.fail_after(TIMEOUT_S):
         sock = await race(addresses, 1000.0)
     assert sock.family == socket.AF_INET6
     sock.close()
 
 
 async def test_when_all_refuse_the_last_refusal_is_told() -> None:
-    with anyio.fail_after(PATIENCE_S), pytest.raises(OSError, match="refused") as caught:
+    with anyio.fail_after(TIMEOUT_S), pytest.raises(OSError, match="refused") as caught:
         await race([refusing(family) for family in FAMILIES])
     assert caught.value.errno == errno.ECONNREFUSED
     with pytest.raises(OSError, match="Cannot assign"):
@@ -120,7 +120,7 @@ async def test_a_name_with_a_dead_family_connects(
             return [dead, alive]
 
         monkeypatch.setattr(anyio, "getaddrinfo", resolve)
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(TIMEOUT_S):
             transport = await connect(settings_for(server, host="both.example"))
             assert transport.peer == f"{server.host}:{server.port}"
             transport.close()

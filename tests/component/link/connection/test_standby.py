@@ -10,7 +10,7 @@ from component.link.connection import connection
 from component.link.connection.connection import Connection
 from component.link.messages.outbox import Outbox
 from tests.component.link.connection.acceptor import Acceptor
-from tests.component.link.connection.running import PATIENCE_S, Recorder, settings_for
+from tests.component.link.connection.running import TIMEOUT_S, Recorder, settings_for
 from xep.stream import Condition
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
@@ -36,7 +36,7 @@ async def pauses(condition: Condition, monkeypatch: pytest.MonkeyPatch) -> list[
             return sleep if name == "sleep" else getattr(anyio, name)
 
     monkeypatch.setattr(connection, "anyio", Clock())
-    with Acceptor() as server, anyio.fail_after(PATIENCE_S):
+    with Acceptor() as server, anyio.fail_after(TIMEOUT_S):
         options = settings_for(server, reconnect_min_s=0.5, reconnect_max_s=60.0)
         it = Connection(options, Outbox(1000), Recorder(), draw=lambda: 1.0)
 

@@ -16,7 +16,7 @@ from component.link.connection.failure import ConnectionFailed
 from component.link.connection.transport import Transport, connect
 from component.link.messages.outbox import Outbox, OutputStream
 from tests.component.link.connection.acceptor import Acceptor, Link
-from tests.component.link.connection.running import PATIENCE_S, iq, running, settings_for
+from tests.component.link.connection.running import TIMEOUT_S, iq, running, settings_for
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
@@ -84,7 +84,7 @@ async def test_bytes_go_both_ways_at_once_whatever_the_pace(
 ) -> None:
     out = b"".join(b"%07d " % n for n in range(250_000))
     back = b"".join(b"%07d|" % n for n in range(250_000))
-    with listening(authority, version) as server, anyio.fail_after(PATIENCE_S):
+    with listening(authority, version) as server, anyio.fail_after(TIMEOUT_S):
         transport, link = await both_ends(server, ca_file, version)
         with closing(transport):
             arrived = bytearray()
@@ -117,7 +117,7 @@ async def test_bytes_go_both_ways_at_once_whatever_the_pace(
 async def test_a_full_kernel_takes_nothing_and_then_goes_on_where_it_was(
     authority: trustme.CA, ca_file: str, version: str
 ) -> None:
-    with listening(authority, version) as server, anyio.fail_after(PATIENCE_S):
+    with listening(authority, version) as server, anyio.fail_after(TIMEOUT_S):
         transport, link = await both_ends(server, ca_file, version)
         with closing(transport):
             outbox = Outbox(1 << 30)
