@@ -133,6 +133,7 @@ class TaskSubsystem:
                 ask_model=self._ask_model,
                 noticed=self._set_aside,
                 spent=self.spent_by,
+                most_running=self._most_running,
             ),
             self.limits,
             self.news,
@@ -201,6 +202,10 @@ class TaskSubsystem:
         if agents is None:
             return await no_model(request, task, question)
         return await agents.ask_model(request, task, question)
+
+    def _most_running(self, principal: str) -> int:
+        found = self._catalog.rights.policy.concurrency(JID.parse(principal))
+        return self.limits.running_per_principal if found is None else found
 
     async def spent_by(self, task: str) -> Amount:
         """Return what the work of a task has cost so far. Raises StorageError."""

@@ -56,8 +56,8 @@ class ConfirmationRule(msgspec.Struct, frozen=True):
 
 class PeerRule(msgspec.Struct, frozen=True):
     """An agent elsewhere that may use the skills whose names match `offers`, in the names of people
-    of the domains `origins`. What works for it may also use those that match `delegates`. `name`
-    begins the names of its own skills.
+    of the domains `origins`. What works for it may also use those that match `delegates`, and
+    `concurrency` of its tasks run at a time. `name` begins the names of its own skills.
     """
 
     name: str
@@ -65,6 +65,7 @@ class PeerRule(msgspec.Struct, frozen=True):
     offers: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     delegates: tuple[str, ...] = ()
+    concurrency: int = 16
 
 
 class _Gate:
@@ -131,6 +132,7 @@ class Policy:
             for jid in read.jids(f"peer.{peer.name}.jid", (peer.jid,)) or ()
         }
         self._names = [peer.name for peer in peers]
+        self._concurrency = [peer.concurrency for peer in peers]
         self._offers = [pattern(peer.offers) for peer in peers]
         self._delegates = [pattern(peer.delegates) for peer in peers]
         self._origins = [read.domains(f"peer.{peer.name}.origins", peer.origins) for peer in peers]
@@ -184,6 +186,11 @@ class Policy:
     def is_peer(self, principal: JID) -> bool:
         """Whether this bare JID is an address of a peer."""
         return self._view(principal) < 0
+
+    def concurrency(self, principal: JID) -> int | None:
+        """Return how many tasks of a peer run at a time; None if it is not a peer."""
+        view = self._view(principal)
+        return self._concurrency[-1 - view] if view < 0 else None
 
     def may_delegate(self, principal: JID, skill: str) -> bool:
         """Whether work for a principal may use a skill that the principal itself does not see: one

@@ -92,7 +92,7 @@ def wake_tasks(
     database: Database, ended: str, *, success: bool = True, expected: bool = False
 ) -> tuple[str, ...]:
     """Note that a task has ended or an event has happened, notify waiting turns, and let those
-    tasks continue that wait for nothing else. Returns the principals of these tasks.
+    tasks continue that wait for nothing else. Returns the shares of these tasks.
 
     `expected` says that somebody probably waits, for which this function takes less time then.
 
@@ -106,7 +106,7 @@ def wake_tasks(
         at_once = is_eager and not success
         found = database.execute(
             "UPDATE tasks SET waits = (waits - 1) * ? WHERE id = ? AND waits > 0"
-            " RETURNING waits, principal",
+            " RETURNING waits, share",
             (int(not at_once), waiter),
         ).fetchone()
         if found is not None and not found[0]:

@@ -408,7 +408,7 @@ class Admission:
         found = replay.record(tx, admitted.key, new)
         if found is None:
             self._store.records.check(tx, principal)
-            self._store.open_tasks.check(tx, principal)
+            self._store.open_tasks.check(tx, admitted.request.share)
         return found
 
     async def _until_answered(self, run: Run, flight: Flight) -> ReplayRecord | None:
@@ -446,10 +446,10 @@ class Admission:
             stored = changes.stored_request(request, admitted.arguments, self._limits)
         asks = request.confirmation is not None
         direct = not asks and skill.queue is None
-        slot = self._worker.try_slot(principal) if direct else None
+        slot = self._worker.try_slot(request.share) if direct else None
 
         def op(tx: Transaction) -> tuple[Row, Accepted]:
-            self._store.open_tasks.check(tx, principal, stored)
+            self._store.open_tasks.check(tx, request.share, stored)
             row = changes.new_row(tx, task, request, skill, stored)
             row.promoted = 1
             if slot is not None and not request.undecided:
@@ -493,7 +493,7 @@ class Admission:
         elif slot is not None:
             self._worker.execute(msgspec.structs.replace(admitted, flight=None), row, slot)
         elif not asks:
-            self._worker.wake(principal)
+            self._worker.wake(request.share)
         return None
 
 

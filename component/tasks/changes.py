@@ -97,7 +97,7 @@ class Transaction:
         self.answers: list[tuple[str, int]] = []
         """Principals for whom a recorded answer is stored, and its size in bytes."""
         self.ready: set[str] = set()
-        """Principals that may have queued tasks after this; "" for anybody."""
+        """Shares that may have queued tasks after this; "" for any."""
         self.has_timers = False
 
     def publish(self, *changes: Change) -> None:
@@ -114,14 +114,14 @@ class Transaction:
 
     def queued(self, row: Row, *ready: str) -> None:
         """After the commit, let a task be claimed if it can be, now or when it is due; and tasks of
-        the principals `ready`.
+        the shares `ready`.
         """
         if row.wake_at is not None:
             self.has_timers = True
         if row.queue is not None and row.owner is None:
             self.ready.add("")  # the next task in its queue may start
         if rows.is_queued(row):
-            ready = (*ready, row.principal)
+            ready = (*ready, row.share)
         if ready:
             self.ready.update(ready)
             self.wake_others()
@@ -158,7 +158,7 @@ class TaskRuntime:
         self.instance = leases.new_instance()
         self.open_tasks = OpenBound(limits)
         self.records = RecordBound(limits.records_per_principal, limits.retry_after_s)
-        self.slots = Slots(limits.running_total, limits.running_per_principal)
+        self.slots = Slots(limits.running_total, limits.running_per_principal, skills.most_running)
         self.group: TaskGroup | None = None
         self.draining = False
         self._publish = publish
@@ -389,6 +389,7 @@ def new_row(tx: Transaction, task: str, request: Request, skill: Skill, stored: 
         retain_until=tx.steady + retention,
         promised=tx.now + retention,
         queue=skill.queue,
+        share=request.share,
     )
 
 

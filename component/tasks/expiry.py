@@ -80,7 +80,7 @@ def _settle_all(tx: Transaction, condition: str, time: int) -> int:
     """Settle the first tasks that match; return how many."""
     found = rows.select(tx, f"WHERE {condition} LIMIT {_AT_ONCE:d}", (time,), rows.SKIP)
     made = [change for row in found if (change := _settle(tx, row)) is not None]
-    ready = {row.principal for row in found if rows.is_queued(row)}
+    ready = {row.share for row in found if rows.is_queued(row)}
     tx.publish(*made)
     if ready:
         tx.ready |= ready

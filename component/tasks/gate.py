@@ -334,6 +334,8 @@ class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
         ask_model: asks a model for a skill.
         spent: returns what the work of a task has cost so far, for the callers of delegated work.
             Raises StorageError.
+        most_running: returns how many tasks an agent (a bare JID) that asks for several people may
+            have running on an instance; None without a limit beside those of its people.
         noticed: is called with what a person was told about a task that was set aside. Raises
             StorageError.
     """
@@ -352,4 +354,5 @@ class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
     share: Share = nowhere
     ask_model: AskModel = no_model
     spent: Callable[[str], Awaitable[Amount]] | None = None
+    most_running: Callable[[str], int] | None = None
     noticed: Callable[[Notification], Awaitable[None]] | None = None

@@ -7,7 +7,7 @@ monotonic clock. No wall clock is involved, so a clock that jumps on any host ne
 process that restarts on the same data directory need not wait for that
 (`component.store.Storage.place`).
 
-Of the queued tasks that run next, those of the principal with the fewest running tasks come first,
+Of the queued tasks that run next, those of the share with the fewest running tasks come first,
 and of these the one with the highest priority.
 """
 
@@ -197,11 +197,11 @@ class Slot:
     ended. It is freed once, however often `release` is called.
     """
 
-    __slots__ = ("_slots", "principal", "suspect")
+    __slots__ = ("_slots", "share", "suspect")
 
-    def __init__(self, slots: "Slots", principal: str, *, suspect: bool) -> None:
+    def __init__(self, slots: "Slots", share: str, *, suspect: bool) -> None:
         self._slots: Slots | None = slots
-        self.principal = principal
+        self.share = share
         self.suspect = suspect
 
     def release(self) -> None:
@@ -212,20 +212,26 @@ class Slot:
 
 
 class Slots:
-    """Counts the tasks that run on this instance: at most `total`, `per_principal` of each one.
+    """Counts the tasks that run on this instance: at most `total`, `per_share` of each share, and
+    as many of an agent with several shares as `most_of` says.
 
     Attributes:
         released: is called after a slot is released.
-        running: the number of running tasks of each principal that has any.
+        running: the number of running tasks of each share that has any.
         suspects: the number of running tasks that may be what crashes the process.
     """
 
-    def __init__(self, total: int, per_principal: int) -> None:
+    def __init__(
+        self, total: int, per_share: int, most_of: Callable[[str], int] | None = None
+    ) -> None:
         self.total = total
-        self.per_principal = per_principal
+        self.per_share = per_share
         self.running: Counter[str] = Counter()
         self.suspects = 0
         self.released: Callable[[], None] = lambda: None
+        self._most_of = most_of
+        self._of_agents: Counter[str] = Counter()
+        """The running tasks of principals that have several shares."""
         self._sum = 0
 
     @property
@@ -237,47 +243,65 @@ class Slots:
         """Return the slots as they are now, for another thread."""
         copied = copy(self)
         copied.running = self.running.copy()
+        copied._of_agents = self._of_agents.copy()  # noqa: SLF001 - of this class
         return copied
 
-    def has(self, principal: str) -> bool:
-        """Return whether one more task of the principal may run."""
-        return self.running[principal] < min(self.per_principal, self.bound(self.free))
+    def has(self, share: str) -> bool:
+        """Return whether one more task of the share may run."""
+        return self.left_of(share) > 0 and self.running[share] < self.bound(self.free)
+
+    def left_of(self, share: str) -> int:
+        """Return how many more tasks of a share may run, as far as others leave slots."""
+        return min(self.per_share - self.running[share], self.left_of_agent(share))
+
+    def left_of_agent(self, share: str) -> int:
+        """Return how many more tasks of all shares of an agent may run."""
+        principal, _, origin = share.partition(" ")
+        if not origin or self._most_of is None:
+            return self.total
+        return self._most_of(principal) - self._of_agents[principal]
 
     def bound(self, free: int) -> int:
-        """Return how many tasks one principal may run while `free` slots are left.
+        """Return how many tasks one share may run while `free` slots are left.
 
-        It may use as many slots as are still free, and its share at most: so a few principals with
-        long tasks do not keep others from starting. A share of more than half of all slots is
-        applied as configured.
+        It may use as many slots as are still free, and its limit at most: so a few shares with long
+        tasks do not keep others from starting. A limit of more than half of all slots is applied as
+        configured.
         """
-        return free if self.total >= 2 * self.per_principal else free and self.per_principal
+        return free if self.total >= 2 * self.per_share else free and self.per_share
 
-    def try_take(self, principal: str, spare: int = 0) -> Slot | None:
-        """Return a slot if the principal may run one more task and `spare` slots are left then."""
-        if self.free <= spare or not self.has(principal):
+    def try_take(self, share: str, spare: int = 0) -> Slot | None:
+        """Return a slot if the share may run one more task and `spare` slots are left then."""
+        if self.free <= spare or not self.has(share):
             return None
-        return self.take(principal)
+        return self.take(share)
 
-    def take(self, principal: str, *, suspect: bool = False) -> Slot:
+    def take(self, share: str, *, suspect: bool = False) -> Slot:
         """Take a slot, even beyond the bounds: an execution that has begun is not stopped."""
-        self.running[principal] += 1
-        self._sum += 1
+        self._count(share, 1)
         self.suspects += suspect
-        return Slot(self, principal, suspect=suspect)
+        return Slot(self, share, suspect=suspect)
 
     def give_back(self, slot: Slot) -> None:
         """Count a slot as free."""
-        principal = slot.principal
-        self._sum -= 1
         self.suspects -= slot.suspect
-        self.running[principal] -= 1
-        if not self.running[principal]:
-            del self.running[principal]
+        self._count(slot.share, -1)
         self.released()
 
+    def _count(self, share: str, number: int) -> None:
+        self._sum += number
+        self.running[share] += number
+        if not self.running[share]:
+            del self.running[share]
+        principal, _, origin = share.partition(" ")
+        if origin:
+            self._of_agents[principal] += number
+            if not self._of_agents[principal]:
+                del self._of_agents[principal]
 
-_MOST_PRINCIPALS: Final = 128
-"""The maximum number of principals that one claim considers."""
+
+_MOST_SHARES: Final = 128
+"""The maximum number of shares that one claim considers."""
 SUSPECT_ATTEMPTS: Final = 2
 """A task with so many attempts may be what crashes the process. It runs while no other such task
 does, so that the others are not blamed for it.
@@ -310,47 +334,50 @@ class Claimant(msgspec.Struct, frozen=True):
 
 
 def claim(database: Database, claimant: Claimant, *, after: str) -> Claimed:
-    """Claim as many queued tasks as there are slots, first of the principals after `after`."""
-    principals = _principals(database, after)
+    """Claim as many queued tasks as there are slots, first of the shares after `after`."""
+    shares = _shares(database, after)
     capacity = Capacity(database, claimant.queues)
     rounds: list[tuple[int, int, str]] = []
-    more = len(principals) == _MOST_PRINCIPALS
+    more = len(shares) == _MOST_SHARES
     slots = claimant.slots
     free_slots, suspect = slots.free, not slots.suspects
     waiting: dict[str, list[Row]] = {}
     but, but_values = _left_out(database, claimant, capacity.exhausted)
 
-    def next_of(principal: str, attempts: str, count: int) -> list[Row]:
+    def next_of(share: str, attempts: str, count: int) -> list[Row]:
         rest = (
-            f"WHERE principal = ? AND {QUEUED} AND attempts {attempts} {SUSPECT_ATTEMPTS}{but}"
+            f"WHERE share = ? AND {QUEUED} AND attempts {attempts} {SUSPECT_ATTEMPTS}{but}"
             " ORDER BY priority DESC, created, id LIMIT ?"
         )
-        return select(database, rest, (principal, *but_values, count), SKIP)
+        return select(database, rest, (share, *but_values, count), SKIP)
 
-    for place, principal in enumerate(principals):
-        here = slots.running[principal]
-        free = min(slots.per_principal - here, free_slots)
+    for place, share in enumerate(shares):
+        here = slots.running[share]
+        free = min(slots.left_of(share), free_slots)
         if free <= 0:
             more = True
             continue
-        found = next_of(principal, "<", free)
+        found = next_of(share, "<", free)
         more |= len(found) == free
-        suspects = next_of(principal, ">=", 1)
+        suspects = next_of(share, ">=", 1)
         if suspects and len(found) < free:
             more = True
             found += suspects if suspect else ()
             suspect = False
-        waiting[principal] = found
-        rounds += [(here + turn, place, principal) for turn in range(len(found))]
+        waiting[share] = found
+        rounds += [(here + turn, place, share) for turn in range(len(found))]
     taken: list[Row] = []
-    for here, _, principal in sorted(rounds):
+    left_of_agents: dict[str, int] = {}
+    for here, _, share in sorted(rounds):
         if here >= slots.bound(free_slots - len(taken)):
             more = True
             break
-        row = waiting[principal].pop(0)
-        if len(taken) == free_slots or not capacity.take(row.queue):
+        row, agent = waiting[share].pop(0), share.partition(" ")[0]
+        left = left_of_agents.setdefault(agent, slots.left_of_agent(share))
+        if len(taken) == free_slots or left <= 0 or not capacity.take(row.queue):
             more = True
             continue
+        left_of_agents[agent] = left - 1
         row.owner, row.fence = claimant.instance, row.fence + 1
         taken.append(row)
     if taken:
@@ -359,22 +386,19 @@ def claim(database: Database, claimant: Claimant, *, after: str) -> Claimed:
             f"UPDATE tasks SET owner = ?, fence = fence + 1 WHERE {these}",  # noqa: S608
             (claimant.instance, ids),
         )
-    return Claimed(taken, principals[-1] if principals else "", more, capacity.retry_ms)
+    return Claimed(taken, shares[-1] if shares else "", more, capacity.retry_ms)
 
 
-def _principals(database: Database, after: str) -> list[str]:
-    """Return principals with queued work, by a skip scan: each query seeks the principal after the
-    last.
+def _shares(database: Database, after: str) -> list[str]:
+    """Return shares with queued work, by a skip scan: each query seeks the share after the last.
 
-    The scan ends at the first principal that it sees twice. That need not be the one it started
-    with: on PostgreSQL another instance may claim all tasks of a principal between two queries.
+    The scan ends at the first share that it sees twice. That need not be the one it started
+    with: on PostgreSQL another instance may claim all tasks of a share between two queries.
     """
-    following = (
-        f"SELECT principal FROM tasks WHERE principal > ? AND {QUEUED} ORDER BY principal LIMIT 1"  # noqa: S608
-    )
+    following = f"SELECT share FROM tasks WHERE share > ? AND {QUEUED} ORDER BY share LIMIT 1"  # noqa: S608
     found: dict[str, None] = {}
     wrapped = not after
-    while len(found) < _MOST_PRINCIPALS:
+    while len(found) < _MOST_SHARES:
         row = database.execute(following, (after,)).fetchone()
         if row is not None and row[0] not in found:
             after = row[0]

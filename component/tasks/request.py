@@ -139,6 +139,16 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
         return size
 
     @property
+    def share(self) -> str:
+        """Whose share of the service it uses: its principal's. Work that a principal delegates has
+        a share for each origin, so that one person behind an agent does not shut out the others.
+        """
+        delegation = self.delegation
+        return (
+            str(self.principal) if delegation is None else f"{self.principal} {delegation.origin}"
+        )
+
+    @property
     def has_terms(self) -> bool:
         """Whether it says more than what to run: how, until when, after what, or for whom."""
         return (

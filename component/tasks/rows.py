@@ -117,10 +117,11 @@ TABLES: Final = (
             waits INTEGER NOT NULL DEFAULT 0,
             children INTEGER NOT NULL DEFAULT 0,
             tries INTEGER NOT NULL DEFAULT 0,
-            promised BIGINT
+            promised BIGINT,
+            share TEXT {C} NOT NULL DEFAULT ''
         """,
         indexes={
-            "tasks_queue": "(principal, priority DESC, created, id)"
+            "tasks_queue": "(share, priority DESC, created, id)"
             " WHERE owner IS NULL AND state IN ('accepted', 'running')",
             "tasks_owned": "(owner) WHERE owner IS NOT NULL",
             "tasks_wake_at": "(wake_at) WHERE wake_at IS NOT NULL",
@@ -129,7 +130,7 @@ TABLES: Final = (
             "tasks_created": "(created DESC, id) WHERE promoted = 1",
             "tasks_kept": "(principal, updated, id, bytes, state, unsent_revision)"
             " WHERE state IN ('completed', 'failed', 'rejected', 'cancelled')",
-            "tasks_open_bytes": "(principal, bytes, state)"
+            "tasks_open_bytes": "(share, bytes, state)"
             " WHERE state IN ('accepted', 'running', 'input-required', 'cancelling')",
             "tasks_set_aside": "(created) WHERE set_aside IS NOT NULL",
             "tasks_parent": "(parent) WHERE parent IS NOT NULL",
@@ -216,8 +217,9 @@ class Row(msgspec.Struct):
     `set_aside` says why none starts until an operator decides. `parent` is the task whose execution
     started this one, `queue` its named queue. It is not claimed before `not_before`, nor while it
     waits for `waits` other tasks. `children` counts the tasks that it started, `tries` its failed
-    executions that the skill has retried. `promised` is `retain_until` as callers were told it, by
-    the wall clock of that time; None where it is the same.
+    executions that the skill has retried. `share` is that of its request. `promised` is
+    `retain_until` as callers were told it, by the wall clock of that time; None where it is the
+    same.
     """
 
     id: str
@@ -253,6 +255,7 @@ class Row(msgspec.Struct):
     waits: int = 0
     children: int = 0
     tries: int = 0
+    share: str = ""
 
     @property
     def shown_until(self) -> int:
@@ -505,11 +508,11 @@ _UPDATE_ENDED: Final[Mapping[Dialect, str]] = {
 }
 
 _PRINCIPALS: Final = 10_000
-"""Number of principals whose counts are cached; the tasks of others are counted more often."""
+"""Number of shares whose counts are cached; the tasks of others are counted more often."""
 
 
 class OpenBound:
-    """Refuses new work of a principal that has too many open tasks, or too large ones.
+    """Refuses new work of a share that has too many open tasks, or too large ones.
 
     The tasks are counted only when as many were accepted as there was room for, which leaves room
     that ended tasks have freed unused until then. Several instances on one database do not see what
@@ -519,24 +522,24 @@ class OpenBound:
     def __init__(self, limits: TaskLimits) -> None:
         self._limits = limits
         self._left: LRUCache[str, tuple[int, int]] = LRUCache(_PRINCIPALS)
-        """Tasks and bytes that a principal may add before its tasks are counted."""
+        """Tasks and bytes that a share may add before its tasks are counted."""
 
-    def check(self, database: Database, principal: str, request: str = "") -> None:
+    def check(self, database: Database, share: str, request: str = "") -> None:
         """Check whether a new task with this request is allowed. Raises StanzaError: `busy`, if
         there are too many open tasks, or their requests are too large together.
         """
         size = request_bytes(request) if request else 0
-        tasks, room = self._left.get(principal, (0, 0))
+        tasks, room = self._left.get(share, (0, 0))
         if tasks <= 0 or room < size:
-            tasks, room = self._count(database, principal, size)
-        self._left[principal] = (tasks - 1, room - size)
+            tasks, room = self._count(database, share, size)
+        self._left[share] = (tasks - 1, room - size)
 
-    def _count(self, database: Database, principal: str, size: int) -> tuple[int, int]:
+    def _count(self, database: Database, share: str, size: int) -> tuple[int, int]:
         limits = self._limits
         count, taken = database.execute(
             "SELECT count(*), coalesce(sum(bytes), 0) FROM (SELECT bytes FROM tasks WHERE"  # noqa: S608
-            f" principal = ? AND {OPEN} LIMIT ?) AS open",
-            (principal, limits.tasks_per_principal),
+            f" share = ? AND {OPEN} LIMIT ?) AS open",
+            (share, limits.tasks_per_principal),
         ).fetchone() or (0, 0)
         tasks, room = limits.tasks_per_principal - count, limits.open_bytes - int(taken)
         if tasks <= 0 or (count and room < size):

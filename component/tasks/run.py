@@ -652,7 +652,7 @@ class Run:
         recorded = Recorded(journal.succeeded(task), step.input)
 
         def op(tx: Transaction, row: Row) -> None:
-            self._runtime.open_tasks.check(tx, row.principal, request)
+            self._runtime.open_tasks.check(tx, row.share, request)
             child = changes.new_row(tx, task, admitted.request, admitted.skill, request)
             child.parent, child.deadline, child.promoted = row.id, row.deadline, 1
             if delay_s > 0:
@@ -891,7 +891,7 @@ class Run:
             self._land(accepted)
         if mine is None:
             self._progress = None
-            self.slot = self._runtime.slots.take(row.principal)
+            self.slot = self._runtime.slots.take(row.share)
         else:
             self._flush_later(0)  # progress from before the task was visible
 
@@ -900,7 +900,7 @@ class Run:
     ) -> tuple[Row, Accepted]:
         flight, key = self.flight, self.admitted.key
         if self.skill.repeatable:
-            self._runtime.open_tasks.check(tx, str(self.request.principal), request)
+            self._runtime.open_tasks.check(tx, self.request.share, request)
         row = changes.new_row(tx, self.task, self.request, self.skill, request)
         row.promoted = int(announced)
         accepted = changes.accepted_as(row, "accepted", tx.limits)

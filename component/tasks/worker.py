@@ -60,10 +60,10 @@ class Worker:
         self._queued = True
         """Whether there may be queued tasks."""
         self._behind = {""}
-        """Principals that may have queued tasks; "" while it is unknown which."""
+        """Shares that may have queued tasks; "" while it is unknown which."""
         self._work = anyio.Event()
         self._after = ""
-        """The principal at which the last claim ended."""
+        """The share at which the last claim ended."""
         self._claiming_later = False
         self._unknown: set[tuple[str, bool]] = set()
         """Skills that tasks need and that this instance does not have, as they were logged: with
@@ -139,25 +139,25 @@ class Worker:
             run = self.of(made.row.id)
             if run is not None and run is not by:
                 run.observe(made)
-        for principal in committed.ready:
-            self.wake(principal)
+        for share in committed.ready:
+            self.wake(share)
 
     # Which task runs next.
 
-    def try_slot(self, principal: str) -> Slot | None:
+    def try_slot(self, share: str) -> Slot | None:
         """Return a slot for a task that may start at once: no queued task of anybody goes first."""
-        if self.runtime.draining or principal in self._behind:
+        if self.runtime.draining or share in self._behind:
             return None
-        return self.slots.try_take(principal, spare=len(self._behind))
+        return self.slots.try_take(share, spare=len(self._behind))
 
     def _released(self) -> None:
         if self._queued:
             self._work.set()
 
-    def wake(self, principal: str = "") -> None:
-        """Note that there may be queued tasks, of that principal or of anybody."""
+    def wake(self, share: str = "") -> None:
+        """Note that there may be queued tasks, of that share or of any."""
         self._queued = True
-        self._behind.add(principal)
+        self._behind.add(share)
         self._work.set()
 
     def skills_changed(self) -> None:
@@ -177,7 +177,7 @@ class Worker:
                     self._behind |= before
                 for row in claimed.rows:
                     suspect = row.attempts >= SUSPECT_ATTEMPTS
-                    self.take_up_soon(row, self.slots.take(row.principal, suspect=suspect))
+                    self.take_up_soon(row, self.slots.take(row.share, suspect=suspect))
                 self._after = claimed.after
                 if claimed.retry_ms is not None:
                     self._claim_after(claimed.retry_ms)
@@ -273,7 +273,7 @@ class Worker:
         )
         if resumed.unfit:
             self._unfit[row.id] = None
-            self.wake(row.principal)
+            self.wake(row.share)
         if resumed.notice is not None and self._skills.noticed is not None:
             try:
                 await self._skills.noticed(resumed.notice)

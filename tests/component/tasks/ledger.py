@@ -132,6 +132,7 @@ class Ledger:
                 "created": self.now,
                 "updated": self.now,
                 "retain_until": self.now + DAY,
+                "share": str(principal),
             }
             | columns
         )

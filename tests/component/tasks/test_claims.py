@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from component.tasks.leases import SUSPECT_ATTEMPTS, Claimant, Slots, _principals, claim
+from component.tasks.leases import SUSPECT_ATTEMPTS, Claimant, Slots, _shares, claim
 from tests.component.tasks.ledger import Ledger
 
 
@@ -55,7 +55,7 @@ def test_a_claim_looks_at_each_principal_once(
     states = [state, *(state := state ^ {change} - {""} for change in changes)]
     always = set.intersection(*states)
     database: Any = Changing(states)
-    found = _principals(database, after)
+    found = _shares(database, after)
     assert len(found) == len(set(found))
     assert always <= set(found)
     if after < max(always, default=""):

@@ -519,14 +519,14 @@ def test_slots_are_counted_and_released_once(steps: list[tuple[str, bool]]) -> N
     slots = Slots(3, 2)
     held: list[Slot] = []
     for who, comes in steps:
-        mine = [slot for slot in held if slot.principal == who]
+        mine = [slot for slot in held if slot.share == who]
         if comes and slots.has(who):
             held.append(slots.take(who))
         elif not comes and mine:
             mine[0].release()
             mine[0].release()  # the second time is nothing
             held.remove(mine[0])
-        names = [slot.principal for slot in held]
+        names = [slot.share for slot in held]
         assert slots.free == 3 - len(held)
         assert dict(slots.running) == {name: names.count(name) for name in set(names)}
         assert all(names.count(name) <= 2 for name in names)
