@@ -19,4 +19,5 @@ def test_every_server_of_the_mcp_guide_is_valid() -> None:
 
 
 def test_the_mcp_guide_declares_a_server_in_two_lines() -> None:
-    assert '\n[mcp.time]\ncommand = ["mcp-server-time"]\n```' in GUIDE.read_text()
+    program = "/opt/mcp-server-time/bin/mcp-server-time"
+    assert f'\n[mcp.time]\ncommand = ["{program}"]\n```' in GUIDE.read_text()
