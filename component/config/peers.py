@@ -59,7 +59,9 @@ class Peer(Section):
     before they are called.
     """
     confirm: Confirm | None = Field(default=None, examples=["always"])
-    """When a person is asked before a skill of the peer is called, instead of policy.confirm."""
+    """When a person is asked before a skill of the peer is called, instead of policy.confirm. A
+    rule of the policy that matches the skill comes first.
+    """
     data: tuple[Literal["peer", "web", "file"], ...] | None = Field(
         default=None, examples=[["web"]]
     )

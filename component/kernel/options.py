@@ -95,6 +95,7 @@ def make_policy(settings: Settings) -> Policy:
                 for rule in settings.policy.rules
             ),
             *_may_propose(settings, admins),
+            *(Rule((f"{peer.name}.*",), confirm=peer.confirm) for peer in settings.peer),
         ],
         confirm=settings.policy.confirm,
         peers=[

@@ -1,9 +1,12 @@
 """Work that agents elsewhere delegate to this service: what they see, and what is asked of whom."""
 
+from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import anyio
+import msgspec
 import pytest
 
 from component.skills import skill
@@ -175,3 +178,40 @@ async def test_admins_are_asked_once_about_an_agent_that_nobody_knows(tmp_path: 
         assert 'jid = "assistant@agent.elsewhere.example"' in told
         await kit.settled()
         assert ann.take() == []
+
+
+@skill(read_only=True, open_world=False)
+async def wait(number: int) -> str:
+    """Wait for a long time."""
+    await anyio.sleep(3600)
+    return str(number)
+
+
+async def running_of(kit: Kit) -> Counter[str]:
+    found = await kit.kernel.storage.select("SELECT share FROM tasks WHERE owner IS NOT NULL")
+    return Counter(share.partition(" ")[2] for (share,) in found)
+
+
+async def test_one_person_behind_a_peer_does_not_shut_out_the_others(tmp_path: Path) -> None:
+    limits = {"running_total": 20, "running_per_principal": 3, "per_principal": 6}
+    peer = {"name": "verona", "jid": "agent.montague.example", "offers": ["wait"], "concurrency": 5}
+    settings = SETTINGS | {"peer": [peer], "tasks": limits}
+    async with service(tmp_path, settings, skills=(wait,)) as kit:
+        bot = bot_of(kit)
+        greedy, modest, third = (f"{name}@montague.example" for name in ("g", "m", "t"))
+
+        async def begin(origin: str, count: int) -> list[str]:
+            answers = []
+            for number in range(count):
+                request = execute("wait", path(origin=origin), number=str(number))
+                answers.append(await ask(bot, msgspec.structs.replace(request, mode="async")))
+            return ["accepted" if one.type == "result" else condition(one) for one in answers]
+
+        assert await begin(greedy, 7) == ["accepted"] * 6 + ["retry"]
+        assert await begin(modest, 2) == ["accepted"] * 2
+        await kit.settled()
+        assert await running_of(kit) == {greedy: 3, modest: 2}
+        # All of them together have what the peer has.
+        assert await begin(third, 1) == ["accepted"]
+        await kit.settled()
+        assert (await running_of(kit)).total() == 5

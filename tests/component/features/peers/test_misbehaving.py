@@ -4,15 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.component.features.peers.scripted import described
+from tests.component.features.peers.scripted import ScriptedAgent, described
 from tests.component.features.peers.test_calls import (
+    ROMEO,
     conditions,
     ended,
     run,
+    settings,
     text_of,
+    using,
     with_scripted,
 )
-from tests.kit import anyio_backend
+from tests.kit import anyio_backend, service
 from xep.binding import encode
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Accepted, Output, Result
@@ -142,4 +145,25 @@ async def test_a_skill_that_has_changed_is_confirmed_anew(tmp_path: Path) -> Non
         assert b.executed == []
         await a.advance(60)
         await romeo.say("yes")
+        assert text_of((await ended(romeo)).result) == "done"
+
+
+@pytest.mark.parametrize("rule", [None, "never"])
+async def test_the_settings_of_a_peer_say_when_people_are_asked(
+    tmp_path: Path, rule: str | None
+) -> None:
+    rules = [] if rule is None else [{"skills": ["b.x"], "confirm": rule}]
+    own = settings("a", using("b", confirm="always"))
+    own |= {"policy": {"confirm": "never", "rules": rules}}
+    async with service(tmp_path / "a", own) as a:
+        b = ScriptedAgent(a, "agent.b.example", [described("x")])
+        b.results["x"] = said("done")
+        await a.advance(700)  # the next attempt to ask for its skills
+        romeo = a.peer(ROMEO)
+        await romeo.say("/run b.x")
+        if rule is None:
+            await romeo.hear("Please answer")
+            assert b.executed == []
+            await a.advance(60)
+            await romeo.say("yes")
         assert text_of((await ended(romeo)).result) == "done"
