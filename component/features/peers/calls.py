@@ -97,7 +97,10 @@ class PeerCalls:
             self._wake(call_id)
         outcome = call.result()
         if outcome is None:
-            await context.wait_for_event(call.id, partial(self._begin, call))
+            try:
+                await context.wait_for_event(call.id, partial(self._begin, call))
+            finally:  # after the commit: an operation of the database runs in another thread
+                self._work.set()
         if isinstance(outcome, Result):
             return result_of(outcome)
         if call.unknown:
@@ -109,7 +112,6 @@ class PeerCalls:
     def _begin(self, call: Call, database: Database) -> bool:
         """Store a call in the commit that lets its task wait, unless it is stored already."""
         rows.add(database, call)
-        self._work.set()  # what this wakes writes, so it does so after this commit
         return rows.is_pending(database, call.id)
 
     async def _reply(self, peer: Peer, call: Call, context: Context) -> Payload:
