@@ -14,6 +14,7 @@ from typing import Final
 import pytest
 
 from tests.federation.federation import BOT, Federation, Gate, block
+from tests.servers import command_line
 from tests.servers.clients import TIMEOUT, Element, SlixClient
 from tests.servers.talk import execute, login, result
 from tests.servers.tasking import (
@@ -61,6 +62,20 @@ def test_a_question_of_the_last_agent_is_answered_by_the_person_in_her_own_words
     hear(romeo, agents, "Of which year?")
     say(romeo, agents.a.address, "1597")
     hear(romeo, agents, "Report: That of 1597.")
+
+
+@pytest.mark.thorough
+def test_doctor_asks_a_peer_what_it_offers(agents: Federation) -> None:
+    service = agents.a.service
+    service.stop()
+    _, checks = command_line.doctor(service.directory, service.secret)
+    text = "agent.b.test answers; skills that it offers to this service: 1"
+    assert checks["peer research"] == ("ok", text)
+    agents.b.kill()
+    _, checks = command_line.doctor(service.directory, service.secret)
+    verdict, text = checks["peer research"]
+    assert verdict == "warning"
+    assert "agent.b.test cannot be reached" in text
 
 
 @pytest.mark.thorough
