@@ -119,6 +119,8 @@ class Federation:
         """Start what a test has left killed, and join what it has left cut."""
         self.join()
         for agent in self._agents.values():
+            if not agent.server.running:
+                agent.server.start()
             if not agent.service.running:
                 agent.start()
 

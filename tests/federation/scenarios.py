@@ -5,6 +5,7 @@ tests/tools/network.sh .venv/bin/pytest tests/federation/scenarios.py
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -32,6 +33,7 @@ from xep.fluux_agent.delegation import NAMESPACE as DELEGATION
 pytestmark = pytest.mark.servers
 
 OUTAGE_S: Final = 120.0
+FROZEN_S: Final = 40.0
 ASKED: Final = f"{{{CONFIRM}}}confirm"
 
 
@@ -167,6 +169,36 @@ def test_killed_agents_finish_the_work_and_nothing_is_done_twice(
         waiting.sendall(b"go")
         assert completed(romeo, task) == f"Report: {label} is complete."
     assert agents.c.effects(label) == [f"{label} first", f"{label} second"]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["b", "c"])
+def test_work_that_ends_while_its_server_is_down_is_reported(
+    agents: Federation, romeo: SlixClient, gate: Gate, name: str
+) -> None:
+    label = f"server-{name}"
+    task = ask(romeo, agents, "collect", label=label)
+    with gate.arrival(label) as waiting:
+        agents[name].server.kill()
+        waiting.sendall(b"go")
+        assert waiting.recv(1) == b""
+    agents[name].server.start()
+    assert completed(romeo, task) == f"Report: {label} is complete."
+    assert agents.c.effects(label) == [f"{label} first", f"{label} second"]
+
+
+@pytest.mark.thorough
+def test_a_server_that_stands_still_for_a_while_delays_work(
+    agents: Federation, romeo: SlixClient
+) -> None:
+    server = agents.b.server.pid
+    os.kill(server, signal.SIGSTOP)
+    try:
+        task = ask(romeo, agents, "search", words="lakes")
+        time.sleep(FROZEN_S)
+    finally:
+        os.kill(server, signal.SIGCONT)
+    assert completed(romeo, task) == "Report: Found lakes."
 
 
 @pytest.mark.thorough
