@@ -15,6 +15,8 @@
 #              tutorials and guides in one that systemd has booted
 # make mutants 300 small faults in the code, each of which a test must notice; M=component/x.py
 # make crash   only instances that fail at random points; CRASH_POINTS=1000 for as many as thorough has
+# make federation  agents on three domains, which are killed and cut off from each other;
+#              T=tests/federation/scenarios.py::test_… runs one scenario
 # make hostile  only the hostile stanzas, clients and principals; HOSTILE_STANZAS=100000 for more
 PYTHON ?= python3
 VENV ?= .venv
@@ -26,7 +28,7 @@ WORKERS ?= 4
 # Thousands of processes import the project in a run: without compiled files each compiles it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test packages package-tests thorough crash hostile mutants bench check servers reference docs pictures format clean
+.PHONY: run test packages package-tests thorough crash federation hostile mutants bench check servers reference docs pictures format clean
 
 run: $(STAMP)
 	@$(BIN)/xmpp-agent demo $(if $(ONCE),--once) $(if $(XML),--xml)
@@ -68,7 +70,7 @@ tests: collected
 	@$(BIN)/pytest -q -n $(WORKERS)
 
 # Campaigns take longer than one hanging test may.
-thorough crash hostile package-tests: export TEST_LIMIT_S = 0
+thorough crash federation hostile package-tests: export TEST_LIMIT_S = 0
 thorough: export THOROUGH = 1
 thorough: export PACKAGES = mmdebstrap umoci
 thorough: export TEST_SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
@@ -100,6 +102,10 @@ mutants: $(STAMP) servers
 crash: export THOROUGH = 1
 crash: $(STAMP) servers
 	$(BIN)/pytest -q -rA tests/servers/test_crash_campaign.py
+
+federation: export THOROUGH = 1
+federation: $(STAMP) servers
+	tests/tools/network.sh $(BIN)/pytest -q -rA '$(or $(T),tests/federation/scenarios.py)'
 
 hostile: $(STAMP) servers
 	$(BIN)/pytest -q -rA tests/hostile

@@ -43,6 +43,7 @@ from component.sandbox.report import confinement_report
 from component.skills import DuplicateSkillError, Registry, SkillLoadError
 from component.store import DirectoryInUseError, OutdatedError, Storage, StorageError
 from xep.disco import INFO, InfoQuery
+from xep.fluux_agent.skills import SkillsQuery
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
@@ -305,6 +306,9 @@ async def _ordinary_iqs(settings: Settings) -> list[Check]:
         info = await router.call("get", domain, InfoQuery(), InfoQuery, timeout_s=_ANSWER_S)
         return server_software(info)
 
+    async def offered(peer: JID, query: SkillsQuery) -> SkillsQuery:
+        return await router.call("get", peer, query, SkillsQuery, timeout_s=_ANSWER_S)
+
     async with anyio.create_task_group() as tasks:
         await tasks.start(router.run)
         opened = [connection, *(connection.one_more(one) for one in more)]
@@ -324,6 +328,10 @@ async def _ordinary_iqs(settings: Settings) -> list[Check]:
                 # What the server grants comes before its answers.
                 homes = await check_homes(settings, software, privileges)
                 found += [] if homes is None else [homes]
+                if settings.peer:
+                    from component.features.peers.checks import check_peers  # noqa: PLC0415
+
+                    found += await check_peers(settings.peer, offered)
         for one in opened:
             await one.close(2)
         tasks.cancel_scope.cancel()

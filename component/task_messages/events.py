@@ -150,7 +150,9 @@ class TaskNews:
         task = notice.task
         held = self._held.get(task.id)
         if held is None:
-            if task.revision != 1 or self._accepted_long_ago(task):
+            # The request of a child is answered by nobody.
+            is_child = notice.request.origin == "child"
+            if task.revision != 1 or is_child or self._accepted_long_ago(task):
                 return False
             if task.id in self._answered:
                 del self._answered[task.id]

@@ -169,6 +169,11 @@ class Server(ABC):
             raise ServerError(f"{self.name} is not running: call start() first")
         return self._process.pid
 
+    @property
+    def running(self) -> bool:
+        """Whether the server was started and not stopped since."""
+        return self._process is not None
+
     def start(self) -> None:
         """Start the server and return when it accepts clients and components.
 

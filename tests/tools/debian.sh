@@ -6,7 +6,7 @@
 set -euo pipefail
 environment=${1:-"$(dirname "$0")/../../.venv"}
 
-packages=(prosody prosody-modules ejabberd profanity openssl python3 postgresql)
+packages=(prosody prosody-modules ejabberd profanity openssl iproute2 python3 postgresql)
 read -r -a more <<<"${PACKAGES:-}"
 packages+=("${more[@]}")
 missing=()

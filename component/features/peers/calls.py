@@ -107,7 +107,10 @@ class PeerCalls:
                 if answer is not None:
                     new = msgspec.structs.replace(new, state="accepted", remote=answer.task)
             begin = partial(self._begin, peer, new, execute, left)
-            await context.wait_for_event(new.id, begin)
+            try:
+                await context.wait_for_event(new.id, begin)
+            finally:  # after the commit: an operation of the database runs in another thread
+                self._work.set()
         if rows.is_asking(call):
             reply = await self._reply(peer, call, context)
             call_id = call.id
@@ -158,7 +161,6 @@ class PeerCalls:
         """Store a call in the commit that lets its task wait. Raises RemoteError."""
         call = msgspec.structs.replace(call, owner=self._service.instance)
         rows.add(database, allotted(database, peer, call, execute, left))
-        self._work.set()  # what this wakes writes, so it does so after this commit
         return rows.is_pending(database, call.id)
 
     async def spent(self, task: str) -> Amount:

@@ -76,6 +76,7 @@ class PeerSkills:
                         lambda db: rows.offer(db, peer.name, peer.jid, answer, ttl)  # noqa: B023 - runs at once
                     )
                     offer(self._made(answer))
+                    _log.info("a peer offers skills", peer=peer.name, count=len(self._skills))
             with anyio.move_on_after(delay):
                 await self._changed.wait()
 

@@ -471,6 +471,13 @@ async def test_what_nobody_answers_is_told_after_a_while() -> None:
     assert room.told == [("t-1", 1), ("t-1", 2)]
 
 
+async def test_a_question_about_a_child_is_asked_at_once() -> None:
+    room = Newsroom(hold_s=60)
+    asked = put_to(ALICE)
+    room.news.changed(notice(1, "input-required", of={"origin": "child"}, question=asked))
+    assert [message.get("type") for message in room.sent] == ["headline", "chat"]
+
+
 async def test_what_was_accepted_long_ago_is_told_at_once() -> None:
     room = Newsroom(hold_s=60)
     room.news.changed(notice(1, updated=START + timedelta(seconds=61)))

@@ -1,0 +1,16 @@
+"""The skills of the agent in the middle. One has another agent do the work."""
+
+from component.skills import Context, skill
+
+
+@skill(read_only=True, open_world=False, durable=True)
+async def report(call: str, params: dict[str, str], context: Context) -> str:
+    """Report what another agent says."""
+    (done,) = await context.wait([await context.start(call, params)])
+    return f"Report: {done.text or done.reason}"
+
+
+@skill(read_only=True, open_world=False, inline=True)
+def sources(topic: str) -> str:
+    """Find sources."""
+    return f"Sources about {topic}."
