@@ -1,0 +1,121 @@
+"""The state of a task, from events that may be missing, late or doubled."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.profiles import examples
+from xmpp_agent_client.following import Follower, News
+from xmpp_agent_client.model import Confirmation, Output, Progress, Question, Result, Task
+
+budget = examples(100, 5000)
+
+
+def task(revision: int, **fields: Any) -> Task:
+    return Task(agent="agent.example.com", id="t", revision=revision, **fields)
+
+
+def part(number: int, text: str, **fields: Any) -> Output:
+    return Output(name="verse", text=text, part=number, complete=False, **fields)
+
+
+QUESTION = Question(agent="agent.example.com", task="t", id="q", revision=2, text="?", schema={})
+ASKED = Confirmation(agent="agent.example.com", id="c", skill="erase", task="t")
+
+LETTERS = "abcdef"
+EVENTS = [
+    *(
+        task(number + 1, state="running", outputs=(part(number, letter),))
+        for number, letter in enumerate(LETTERS)
+    ),
+    task(len(LETTERS) + 1, state="completed", result=Result(skill="s")),
+]
+
+
+def answer_at(revision: int) -> Task:
+    """What the agent answers to a request for the task after some events."""
+    if revision == 0:
+        return task(0)
+    if revision == len(EVENTS):
+        return EVENTS[-1]
+    return task(revision, state="running", outputs=(part(revision - 1, LETTERS[:revision]),))
+
+
+@budget
+@given(
+    events=st.lists(st.integers(1, len(EVENTS)) | st.integers(-len(EVENTS), 0), max_size=20),
+)
+def test_what_is_complete_is_what_the_agent_would_answer(events: list[int]) -> None:
+    """Negative numbers are answers at a revision that has been reached."""
+    follower = Follower(task(0))
+    for number in events:
+        if number > 0:
+            follower.take_event(EVENTS[number - 1])
+        else:
+            follower.take_answer(answer_at(-number))
+        if follower.is_complete:
+            assert follower.task == answer_at(follower.task.revision)
+
+
+@budget
+@given(order=st.permutations(range(len(EVENTS))))
+def test_each_revision_is_told_once_and_they_rise(order: list[int]) -> None:
+    follower = Follower(task(0))
+    told = [revision_of(news) for news in follower.news()]
+    for index in (*order, *order):
+        follower.take_event(EVENTS[index])
+        told += [revision_of(news) for news in follower.news()]
+    assert told == sorted(set(told))
+    assert told[0] == 0
+    assert told[-1] == len(EVENTS)
+
+
+def revision_of(news: News) -> int:
+    assert isinstance(news, Task)
+    return news.revision
+
+
+def test_an_event_keeps_what_it_leaves_out() -> None:
+    follower = Follower(task(0, poll_after=5))
+    follower.take_event(task(1, state="running", progress=Progress(text="reading")))
+    follower.take_event(task(2, state="running", outputs=(part(0, "a"),)))
+    assert follower.task.poll_after == 5
+    assert follower.task.progress == Progress(text="reading")
+    assert follower.task.outputs == (part(0, "a"),)
+
+
+@pytest.mark.parametrize("message_first", [True, False])
+def test_a_confirmation_is_told_once_whichever_way_it_comes(message_first: bool) -> None:
+    follower = Follower(task(0))
+    follower.news()
+    event = task(1, state="input-required")
+    told: list[News] = []
+    for step in (True, False):
+        if step is message_first:
+            follower.take_confirmation(ASKED)
+        else:
+            follower.take_event(event)
+        told += follower.news()
+    follower.take_answer(task(1, state="input-required", confirmation=ASKED))
+    told += follower.news()
+    assert sum(isinstance(news, Task) for news in told) == 1
+    assert [news for news in told if isinstance(news, Confirmation)] == [ASKED]
+    assert follower.task.confirmation == ASKED
+
+
+def test_an_old_confirmation_does_not_stay() -> None:
+    follower = Follower(task(1, state="input-required"))
+    follower.take_confirmation(ASKED)
+    follower.take_event(task(2, state="input-required", question=QUESTION))
+    assert follower.task.confirmation is None
+    follower.take_event(task(3, state="running"))
+    assert (follower.task.confirmation, follower.task.question) == (None, None)
+
+
+def test_a_question_is_told_after_the_state_that_asks_it() -> None:
+    follower = Follower(task(1))
+    follower.take_event(task(2, state="input-required", question=QUESTION))
+    assert [type(news) for news in follower.news()] == [Task, Question]
+    assert follower.news() == []
