@@ -7,7 +7,8 @@ agents = client.summon(AgentsService)
 ```
 
 The last release of aioxmpp is 0.13.3, of 2023. It needs Python 3.11 or 3.12, lxml 4 and pyOpenSSL
-before 26.
+before 26. It stops with ``on_failure`` if a connection breaks without an end of TLS; start the
+client again then. Requests and tasks continue on the new stream.
 """
 
 import io
@@ -69,6 +70,7 @@ class AgentsService(aioxmpp.service.Service, Agents):  # type: ignore[misc]
         client.on_stream_established.connect(self.connected)
         client.on_stream_resumed.connect(self.connected)
         client.on_stream_destroyed.connect(self._destroyed)
+        client.on_failure.connect(self._client_failed)
         if client.established:
             self.connected()
 
@@ -79,6 +81,11 @@ class AgentsService(aioxmpp.service.Service, Agents):  # type: ignore[misc]
 
     def _destroyed(self, _reason: object = None) -> None:
         self.disconnected()
+
+    def _client_failed(self, error: Exception) -> None:
+        # If a connection breaks without an end of TLS, aioxmpp stops, and can be started again.
+        if not isinstance(error, SSL.Error):
+            self.failed(f"The client has stopped: {error}")
 
     @aioxmpp.service.inbound_message_filter  # type: ignore[untyped-decorator]
     def _filter(self, message: Any) -> Any:

@@ -49,7 +49,8 @@ class Agents(ABC):
     give_up_after: float = 600.0
 
     def __init__(self) -> None:
-        self._is_connected = asyncio.Event()
+        self._is_settled = asyncio.Event()  # whether there is a stream, or will be none
+        self._failure = ""
         self._executions: WeakSet[Execution] = WeakSet()
         self._inboxes: set[asyncio.Queue[Confirmation]] = set()
         self._held: list[tuple[str | None, list[Task | Confirmation]]] = []
@@ -74,13 +75,20 @@ class Agents(ABC):
 
     def connected(self) -> None:
         """Note that there is a stream; what was sent before it may have been lost."""
-        self._is_connected.set()
+        self._failure = ""
+        self._is_settled.set()
         for execution in list(self._executions):
             execution.hear(None)
 
     def disconnected(self) -> None:
-        """Note that there is no stream."""
-        self._is_connected.clear()
+        """Note that there is no stream; requests wait for another one."""
+        if not self._failure:
+            self._is_settled.clear()
+
+    def failed(self, reason: str) -> None:
+        """Note that there will be no stream, so that requests fail; ``reason`` is a sentence."""
+        self._failure = reason
+        self._is_settled.set()
 
     def hear(self, message: Element) -> None:
         """Take a message."""
@@ -175,13 +183,16 @@ class Agents(ABC):
 
         Raises:
             AgentError: the answer is an error.
-            NoAnswerError: there was none within `give_up_after` seconds.
+            NoAnswerError: there was none within `give_up_after` seconds, or there is no stream
+                and will be none.
         """
         lost = 0
         try:
             async with asyncio.timeout(self.give_up_after):
                 while lost < _MOST_LOST:
-                    await self._is_connected.wait()
+                    await self._is_settled.wait()
+                    if self._failure:
+                        raise NoAnswerError(self._failure)
                     try:
                         return await self.send_iq(request.type, to, request.xml)
                     except TimeoutError:
@@ -409,7 +420,7 @@ class Execution:
             elif follower.task.ended:
                 return
             elif not await self._has_news(follower):
-                follower.is_complete = False
+                await self._refresh(follower)
 
     async def result(self) -> Result:
         """Wait for the end, and return the result.

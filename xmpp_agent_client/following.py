@@ -28,12 +28,20 @@ class Follower:
         self.is_complete = is_complete
         self._told = -1  # the revision
         self._asked: set[str] = set()
+        self._to_confirm: list[Confirmation] = []
 
     def take_answer(self, task: Task) -> None:
-        """Take the answer to a request for the task, unless a newer event has arrived since."""
-        if task.revision >= self.task.revision:
-            self.task = _with_confirmation(task, self.task.confirmation)
-            self.is_complete = True
+        """Take the answer to a request for the task, unless a newer event has arrived since.
+
+        A state says what has to be confirmed, and not by whom: those who are asked get a message.
+        If messages may have been lost, that was perhaps one of them.
+        """
+        if task.revision < self.task.revision:
+            return
+        if task.confirmation is not None and not self.is_complete:
+            self._to_confirm.append(task.confirmation)
+        self.task = _with_confirmation(task, self.task.confirmation)
+        self.is_complete = True
 
     def take_event(self, event: Task) -> None:
         """Take an event; one that is not newer changes nothing."""
@@ -55,6 +63,7 @@ class Follower:
     def take_confirmation(self, confirmation: Confirmation) -> None:
         """Take a question to a person about this task, which a message of its own brings."""
         self.task = msgspec.structs.replace(self.task, confirmation=confirmation)
+        self._to_confirm.append(confirmation)
 
     def news(self) -> list[News]:
         """Return what was not returned before: each revision and each question once."""
@@ -62,10 +71,11 @@ class Follower:
         if self.task.revision > self._told:
             self._told = self.task.revision
             found.append(self.task)
-        for asked in (self.task.question, self.task.confirmation):
+        for asked in (self.task.question, *self._to_confirm):
             if asked is not None and asked.id not in self._asked:
                 self._asked.add(asked.id)
                 found.append(asked)
+        self._to_confirm.clear()
         return found
 
     def _joined(self, parts: tuple[Output, ...]) -> tuple[Output, ...]:

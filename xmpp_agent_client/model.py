@@ -145,6 +145,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
     """A question to a person: may this action run?
 
+    Show the person the action and its parameters rather than the text (SEC-004).
+
     Attributes:
         agent: the address that asked, to which the decision goes.
         id: the id of the confirmation.
@@ -197,7 +199,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         progress: how far it is.
         outputs: the artifacts before the end, each as far as it is known.
         question: what it asks you.
-        confirmation: what it asks you to confirm.
+        confirmation: what has to be confirmed. Whether you are asked is not part of the state.
         result: its result, if it is ``completed``.
         error: why there is none, if it ended otherwise.
     """

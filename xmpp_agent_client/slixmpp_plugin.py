@@ -66,6 +66,8 @@ class AgentsPlugin(BasePlugin, Agents):
             ("session_start", self._begin),
             ("session_resumed", self._begin),
             ("disconnected", self._end_stream),
+            ("failed_all_auth", self._refused),
+            ("ssl_invalid_chain", self._not_trusted),
         )
 
     def _begin(self, _event: object) -> None:
@@ -75,6 +77,12 @@ class AgentsPlugin(BasePlugin, Agents):
     def _end_stream(self, _reason: object) -> None:
         self._lost.set()
         self.disconnected()
+
+    def _refused(self, _event: object) -> None:
+        self.failed(f"The server does not accept the password of {self.xmpp.boundjid.bare}.")
+
+    def _not_trusted(self, error: object) -> None:
+        self.failed(f"The certificate of the server is not valid: {error}")
 
     async def send_iq(self, type_: Literal["get", "set"], to: str, payload: str) -> Element | None:
         """Send an IQ, as `Agents.send_iq`."""

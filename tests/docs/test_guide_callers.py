@@ -85,16 +85,18 @@ def test_a_result_is_printed(call: Call) -> None:
 def test_an_error_is_printed(call: Call) -> None:
     code, (line,) = call("echo")
     assert code == 1
-    assert re.fullmatch("bad-request(: | - )text: is required.?", line)
+    assert re.fullmatch("(bad-request - |invalid-param: )text: is required.?", line)
 
 
-QUESTION = "May I empty the folder *Archive*?"
+QUESTION = re.compile(
+    r'May I empty the folder \*Archive\*\?.*|empty-folder \{.*"folder": "Archive".*\}\?'
+)
 
 
 def test_a_yes_approves(call: Call) -> None:
     code, lines = call("empty-folder", "folder=Archive", said="yes\n")
     question = lines.pop(2)
-    assert question.startswith(QUESTION)
+    assert QUESTION.fullmatch(question)
     assert lines == [
         "accepted",
         "input-required",
@@ -109,8 +111,9 @@ def test_a_yes_approves(call: Call) -> None:
 @pytest.mark.parametrize("said", ["no\n", ""], ids=["no", "end of input"])
 def test_anything_else_denies(said: str, call: Call) -> None:
     code, lines = call("empty-folder", "folder=Archive", said=said)
-    assert lines.pop(2).startswith(QUESTION)
-    assert lines == ["accepted", "input-required", "failed", "The person asked did not allow it."]
+    assert QUESTION.fullmatch(lines.pop(2))
+    assert lines.pop().endswith("The person asked did not allow it.")
+    assert lines == ["accepted", "input-required", "failed"]
     assert code == 1
 
 

@@ -105,6 +105,20 @@ def test_a_confirmation_is_told_once_whichever_way_it_comes(message_first: bool)
     assert follower.task.confirmation == ASKED
 
 
+def test_a_confirmation_that_others_may_be_asked_for_is_not_told() -> None:
+    """What a state says is told only if messages may have been lost."""
+    follower = Follower(task(0))
+    waiting = task(1, state="input-required", confirmation=ASKED)
+    follower.take_event(waiting)
+    follower.take_answer(waiting)
+    assert [type(news) for news in follower.news()] == [Task]
+    follower.is_complete = False
+    follower.take_answer(waiting)
+    assert follower.news() == [ASKED]
+    follower.take_confirmation(ASKED)
+    assert follower.news() == []
+
+
 def test_an_old_confirmation_does_not_stay() -> None:
     follower = Follower(task(1, state="input-required"))
     follower.take_confirmation(ASKED)
