@@ -61,6 +61,7 @@ from xmpp_agent_client.model import (
     Skill,
     Task,
 )
+from xmpp_agent_client.stanzas import Options
 
 __all__ = [
     "Agent",
@@ -91,6 +92,7 @@ __all__ = [
     "ModeUnavailableError",
     "News",
     "NoAnswerError",
+    "Options",
     "OutcomeUnknownError",
     "Output",
     "OverQuotaError",

@@ -15,14 +15,20 @@ import io
 from typing import Any, Literal
 from xml.etree.ElementTree import Element, fromstring
 
-import aioxmpp
-import aioxmpp.disco.xso
-import aioxmpp.service
-import aioxmpp.stanza
-import aioxmpp.xml
-from aioxmpp import xso
-from aioxmpp.xso.model import events_to_sax
-from OpenSSL import SSL
+try:
+    import aioxmpp
+    import aioxmpp.disco.xso
+    import aioxmpp.service
+    import aioxmpp.stanza
+    import aioxmpp.xml
+    from aioxmpp import xso
+    from aioxmpp.xso.model import events_to_sax
+    from OpenSSL import SSL
+except ImportError as error:
+    raise ImportError(
+        "This needs aioxmpp, which runs on Python 3.11 and 3.12:"
+        f" pip install 'xmpp-agent-component[aioxmpp]' ({error})"
+    ) from error
 
 from xep.binding import Payload
 from xep.fluux_agent.errors import CONDITIONS

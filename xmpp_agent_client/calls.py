@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar, Unpack
 from weakref import WeakSet
 from xml.etree.ElementTree import Element
 
@@ -21,7 +21,7 @@ from xmpp_agent_client import stanzas
 from xmpp_agent_client.errors import AgentError, InvalidAnswerError, NoAnswerError
 from xmpp_agent_client.following import Follower, News
 from xmpp_agent_client.model import AgentInfo, Confirmation, Question, Result, Skill, Task
-from xmpp_agent_client.stanzas import Mode, Page, Priority, Request
+from xmpp_agent_client.stanzas import Options, Page, Request
 
 _POLL_S = 60.0
 """How long a follower waits for a message of a task that does not say how long."""
@@ -266,52 +266,22 @@ class Agent:
         return skills[0]
 
     async def execute(
-        self,
-        skill: str,
-        params: Mapping[str, Any] | None = None,
-        *,
-        texts: Mapping[str, str] | None = None,
-        request: str | None = None,
-        mode: Mode = "auto",
-        deadline: datetime | None = None,
-        priority: Priority = "normal",
-        context: str | None = None,
-        thread: str | None = None,
-        earlier: tuple[str, ...] = (),
+        self, skill: str, params: Mapping[str, Any] | None = None, **options: Unpack[Options]
     ) -> "Execution":
         """Execute a skill; return the result, or the task to follow.
 
         Args:
             skill: its name.
             params: the parameters, as values of JSON.
-            texts: parameters as texts, which the agent converts as the schema of the skill says.
-            request: identifies the request: with the same one, from any client of the account, it
-                never runs twice. By default a new one.
-            mode: ``inline`` requests the result now or an error, ``async`` a task.
-            deadline: when the result becomes useless, with a time zone.
-            priority: among your own tasks.
-            context: groups tasks.
-            thread: the chat that this belongs to.
-            earlier: ids of tasks that this one continues.
+            options: see `Options`.
 
         Raises:
             AgentError: the agent refuses it.
             NoAnswerError: no answer came; its `request` is for another attempt.
             ValueError: a parameter cannot be sent.
         """
-        request = request or str(uuid.uuid4())
-        made = stanzas.execute_request(
-            skill,
-            params,
-            texts=texts,
-            request=request,
-            mode=mode,
-            deadline=deadline,
-            priority=priority,
-            context=context,
-            thread=thread,
-            earlier=earlier,
-        )
+        request = options.setdefault("request", str(uuid.uuid4()))
+        made = stanzas.execute_request(skill, params, **options)
         with self.agents.holding(self.address):
             try:
                 answer = await self._ask(made)
@@ -322,12 +292,9 @@ class Agent:
             return Execution(self, executed, request=request)
 
     async def call(
-        self, skill: str, params: Mapping[str, Any] | None = None, **options: Any
+        self, skill: str, params: Mapping[str, Any] | None = None, **options: Unpack[Options]
     ) -> Result:
-        """Execute a skill and wait for its result; ``options`` are those of `execute`.
-
-        It raises what `execute` and `Execution.result` raise.
-        """
+        """Execute a skill as `execute` does, and wait for its result as `Execution.result` does."""
         return await (await self.execute(skill, params, **options)).result()
 
     def task(self, task: str) -> "Execution":

@@ -15,11 +15,16 @@ import asyncio
 from typing import Any, ClassVar, Final, Literal
 from xml.etree.ElementTree import Element, fromstring
 
-import slixmpp
-from slixmpp.exceptions import IqError, IqTimeout
-from slixmpp.plugins.base import BasePlugin
-from slixmpp.xmlstream.handler import Callback
-from slixmpp.xmlstream.matcher import MatchMany, MatchXPath
+try:
+    import slixmpp
+    from slixmpp.exceptions import IqError, IqTimeout
+    from slixmpp.plugins.base import BasePlugin
+    from slixmpp.xmlstream.handler import Callback
+    from slixmpp.xmlstream.matcher import MatchMany, MatchXPath
+except ImportError as error:
+    raise ImportError(
+        f"This needs slixmpp: pip install 'xmpp-agent-component[slixmpp]' ({error})"
+    ) from error
 
 from xmpp_agent_client import stanzas
 from xmpp_agent_client.calls import Agents
@@ -42,7 +47,8 @@ class AgentsPlugin(BasePlugin, Agents):
     @property
     def own_domain(self) -> str:
         """The domain of the account, or of the component's server."""
-        return str(self.xmpp.boundjid.host)
+        domain = str(self.xmpp.boundjid.host)
+        return domain.partition(".")[2] if self.xmpp.is_component else domain
 
     def plugin_init(self) -> None:
         """Listen to messages, and to the state of the stream."""

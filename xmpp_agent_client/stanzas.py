@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack
 from xml.etree.ElementTree import Element
 
 import msgspec
@@ -41,8 +41,6 @@ from xmpp_agent_client.model import (
     text_in,
 )
 
-Mode = Literal["auto", "inline", "async"]
-Priority = Literal["low", "normal", "high"]
 P = TypeVar("P", bound=Payload)
 
 ANSWERS: Final[tuple[type[Payload], ...]] = (
@@ -75,6 +73,30 @@ class Request(msgspec.Struct, frozen=True):
     def xml(self) -> str:
         """The payload as XML text, the same each time."""
         return encode(self.payload)
+
+
+class Options(TypedDict, total=False):
+    """How a skill is executed.
+
+    texts: parameters as texts, which the agent converts as the schema of the skill says.
+    request: identifies the request: with the same one, from any client of the account, it never
+        runs twice. By default a new one.
+    mode: ``inline`` requests the result now or an error, ``async`` a task.
+    deadline: when the result becomes useless, with a time zone.
+    priority: among your own tasks.
+    context: groups tasks.
+    thread: the chat that this belongs to.
+    earlier: ids of tasks that this one continues.
+    """
+
+    texts: Mapping[str, str]
+    request: str
+    mode: Literal["auto", "inline", "async"]
+    deadline: datetime
+    priority: Literal["low", "normal", "high"]
+    context: str
+    thread: str
+    earlier: tuple[str, ...]
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -111,22 +133,15 @@ def skills_request(
 def execute_request(
     skill: str,
     params: Mapping[str, Any] | None = None,
-    *,
-    request: str,
-    texts: Mapping[str, str] | None = None,
-    mode: Mode = "auto",
-    deadline: datetime | None = None,
-    priority: Priority = "normal",
-    context: str | None = None,
-    thread: str | None = None,
-    earlier: tuple[str, ...] = (),
+    **options: Unpack[Options],
 ) -> Request:
-    """Request a run of a skill; the arguments are those of `Agent.execute`.
+    """Request a run of a skill.
 
     Raises:
-        ValueError: a value has no JSON, or a text has a character that XML cannot carry.
+        ValueError: a value has no JSON, or a text has a character that XML does not allow.
     """
-    texts = dict(texts or {})
+    given: dict[str, Any] = {**options}
+    texts = given.pop("texts", {})
     for name, text in texts.items():
         if forbidden.search(text) is not None:
             raise ValueError(
@@ -135,17 +150,13 @@ def execute_request(
             )
         if name in (params or {}):
             raise ValueError(f"{name} is given both as a value and as a text")
+    earlier = given.pop("earlier", ())
     execute = wire_execute.Execute(
         skill=skill,
-        mode=mode,
-        request=request,
-        deadline=deadline,
-        priority=priority,
-        context=context,
-        thread=thread,
         params=tuple([wire_execute.Param(name=name, text=text) for name, text in texts.items()]),
         json_params=wire_execute.Params(json=_json(params)) if params else None,
         earlier=tuple([wire_execute.Earlier(task=task) for task in earlier]),
+        **given,
     )
     return Request("set", execute)
 
@@ -284,8 +295,12 @@ def read_message(message: Element, lang: str = "en") -> list[Task | Confirmation
 
     The sender is that of the message, so the caller compares it with the agent that it uses.
     """
-    sender = bare(message.get("from", ""))
-    if sender is None or message.get("type") == "error":
+    if message.get("type") == "error":
+        return []
+    try:
+        # Its spelling is checked: servers distinguish addresses that are one JID by RFC 7622.
+        sender = str(JID.parse_delivered(message.get("from", "")).bare)
+    except JIDError:
         return []
     found: list[Task | Confirmation] = []
     for child in message:

@@ -7,18 +7,23 @@ import pytest
 
 from component.app.features import make_settings
 from component.app.service import Service
-from component.config import Conformance, RequestLimits, Server, Skills, Storage
+from component.config import Agent, Conformance, RequestLimits, Server, Skills, Storage
+from component.config.peers import Peer
 from demo_server import DemoServer
 from tests.demo_server.peers import AGENT, new_server
 from tests.servers.proxy import Proxy
 from tests.xmpp_agent_client.callers import CALLERS
 from xmpp_agent_client import Agents
 
+BOT = "bot.localhost"
+"""A component that calls the service."""
+
 
 @pytest.fixture(scope="module")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[DemoServer]:
     """A server with a service that offers the skills of the conformance kit."""
-    async with new_server() as running, anyio.create_task_group() as group:
+    components = {AGENT: "secret", BOT: "secret"}
+    async with new_server(components=components) as running, anyio.create_task_group() as group:
         settings = make_settings(
             server=Server(
                 host=running.address,
@@ -30,6 +35,8 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Demo
             skills=Skills(
                 modules=("component.cli.demo_skills", "tests.xmpp_agent_client.guide_skills")
             ),
+            agent=Agent(allowed_domains=("localhost", BOT)),
+            peer=(Peer(name="bot", jid=BOT, offers=("conformance.*",)),),
             conformance=Conformance(enabled=True),
             limits=RequestLimits(inline_s=1),
         )

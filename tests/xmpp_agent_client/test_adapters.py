@@ -3,14 +3,19 @@
 import asyncio
 import uuid
 from itertools import pairwise
+from typing import Any
 
 import pytest
+import slixmpp
 
+from demo_server import DemoServer
 from tests.demo_server.peers import AGENT
 from tests.servers.proxy import Proxy
+from tests.xmpp_agent_client.conftest import BOT
 from xmpp_agent_client import (
     Agents,
     Confirmation,
+    ConfirmationUnavailableError,
     DeniedError,
     Execution,
     InvalidParamError,
@@ -20,6 +25,7 @@ from xmpp_agent_client import (
     TaskCancelledError,
     UnknownSkillError,
     UnknownTaskError,
+    slixmpp_plugin,
 )
 
 pytestmark = [
@@ -244,3 +250,47 @@ async def test_a_stream_that_is_closed_on_purpose_is_noticed(agents: Agents) -> 
     agents.disconnected()
     with pytest.raises(NoAnswerError):
         await agents.at(AGENT).info()
+
+
+async def test_a_component_calls_as_well(server: DemoServer) -> None:
+    """Its own requests are not those of a person, so nobody is asked for a confirmation."""
+    xmpp = slixmpp.ComponentXMPP(BOT, "secret")
+    agents = slixmpp_plugin.register(xmpp)
+    xmpp.connect(server.address, server.component_port)
+    assert AGENT in [info.address for info in await agents.discover()]
+    agent = agents.at(AGENT)
+    execution = await agent.execute("conformance.ask", {"question": "Which?"})
+    assert await answered(execution, {"colour": "red"}) == ["Which?"]
+    with pytest.raises(ConfirmationUnavailableError):
+        await agent.call("conformance.erase", {"target": "x"})
+    await xmpp.disconnect()
+
+
+async def test_a_login_that_is_refused_ends_all_calls(server: DemoServer) -> None:
+    xmpp = slixmpp.ClientXMPP("juliet@localhost", "wrong")
+    xmpp.enable_direct_tls = False
+    xmpp.ca_certs = server.ca_file
+    agents = slixmpp_plugin.register(xmpp)
+    xmpp.connect(server.address, server.c2s_port)
+    with pytest.raises(NoAnswerError, match="does not accept the password"):
+        await agents.at(AGENT).call("echo", {"text": "hello"})
+    await xmpp.disconnect()
+
+
+async def test_a_server_that_is_not_trusted_ends_all_calls(server: DemoServer) -> None:
+    xmpp = slixmpp.ClientXMPP("juliet@localhost", "wrong")
+    xmpp.enable_direct_tls = False
+    agents = slixmpp_plugin.register(xmpp)
+    xmpp.connect(server.address, server.c2s_port)
+    with pytest.raises(NoAnswerError, match="certificate"):
+        await agents.at(AGENT).call("echo", {"text": "hello"})
+    await xmpp.disconnect()
+
+
+async def test_a_plugin_can_be_removed() -> None:
+    xmpp = slixmpp.ClientXMPP("juliet@localhost", "wrong")
+    agents = slixmpp_plugin.register(xmpp)
+    plugins: Any = xmpp.plugin
+    assert plugins["agents"] is agents
+    plugins.disable("agents")
+    assert "agents" not in plugins
