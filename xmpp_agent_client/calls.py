@@ -18,7 +18,7 @@ from xml.etree.ElementTree import Element
 
 from xep.fluux_agent.execute import State
 from xmpp_agent_client import stanzas
-from xmpp_agent_client.errors import AgentError, InvalidAnswerError, NoAnswerError
+from xmpp_agent_client.errors import AgentError, CallError, InvalidAnswerError, NoAnswerError
 from xmpp_agent_client.following import Follower, News
 from xmpp_agent_client.model import AgentInfo, Confirmation, Question, Result, Skill, Task
 from xmpp_agent_client.stanzas import Options, Page, Request
@@ -28,7 +28,8 @@ _POLL_S = 60.0
 _MOST_LOST = 3
 """How often a stream may end while a request waits: a server may end it because of the request."""
 _MOST_WAITING = 1000
-"""How many messages wait for a follower; of more, the first are dropped, and the task requested."""
+"""How many messages wait to be read. Of more, a follower drops those before, and requests the task.
+"""
 T = TypeVar("T")
 _Heard: TypeAlias = Task | Confirmation | None
 """What a follower hears: an event, a confirmation, or that messages may have been missed."""
@@ -107,12 +108,13 @@ class Agents(ABC):
         if followed:
             return
         for agent, held in self._held:
-            if agent == news.agent:
+            if agent == news.agent and len(held) < _MOST_WAITING:
                 held.append(news)
                 return
         if isinstance(news, Confirmation):
             for inbox in self._inboxes:
-                inbox.put_nowait(news)
+                if not inbox.full():
+                    inbox.put_nowait(news)
 
     @contextlib.contextmanager
     def holding(self, address: str) -> Iterator[None]:
@@ -143,11 +145,13 @@ class Agents(ABC):
         domain = domain or self.own_domain
         items = await self.read_all(domain, stanzas.items_request, stanzas.read_items)
         addresses = dict.fromkeys([domain, *items])
-        infos = await asyncio.gather(*map(self._info, addresses))
+        async with asyncio.TaskGroup() as group:
+            asking = [group.create_task(self._info(address)) for address in addresses]
+        infos = [one.result() for one in asking]
         return [info for info in infos if info is not None]
 
     async def _info(self, address: str) -> AgentInfo | None:
-        with contextlib.suppress(AgentError, TimeoutError, ConnectionError):
+        with contextlib.suppress(CallError, TimeoutError, ConnectionError):
             request = stanzas.info_request()
             return stanzas.read_info(
                 await self.send_iq(request.type, address, request.xml), address
@@ -169,8 +173,11 @@ class Agents(ABC):
         await self.request(confirmation.agent, request)
 
     async def confirmations(self) -> AsyncGenerator[Confirmation, None]:
-        """Yield what this account is asked to confirm, except for tasks that are followed here."""
-        inbox: asyncio.Queue[Confirmation] = asyncio.Queue()
+        """Yield what this account is asked to confirm, except for tasks that are followed here.
+
+        Anybody can send such a message: decide those of agents that you know.
+        """
+        inbox: asyncio.Queue[Confirmation] = asyncio.Queue(_MOST_WAITING)
         self._inboxes.add(inbox)
         try:
             while True:
