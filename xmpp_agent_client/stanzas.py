@@ -58,7 +58,7 @@ REQUESTS: Final[tuple[type[Payload], ...]] = (
     wire_task.Cancel,
     wire_confirm.Decision,
 )
-"""The payloads of requests that are no answers, too."""
+"""The payloads that only requests have."""
 NOTICES: Final[tuple[type[Payload], ...]] = (wire_task.Task, wire_confirm.Confirm)
 """The payloads of messages from agents."""
 

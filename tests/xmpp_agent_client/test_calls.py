@@ -27,6 +27,7 @@ from xmpp_agent_client.errors import error_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 AGENT = "agent.example.com"
+LIMIT = 20.0  # seconds; a bound for a busy machine, not an expectation
 LOST = ConnectionError("the stream ended")
 Answer = Payload | Exception | Callable[[], Payload | Exception]
 
@@ -34,6 +35,12 @@ Answer = Payload | Exception | Callable[[], Payload | Exception]
 @pytest.fixture(scope="module")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def _no_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let tests wait for messages alone, unless they say otherwise."""
+    monkeypatch.setattr(calls, "_POLL_S", 1e6)
 
 
 class Scripted(Agents):
@@ -174,7 +181,8 @@ async def test_a_task_is_requested_after_a_reconnect() -> None:
     await asyncio.sleep(0)
     agents.disconnected()
     agents.connected()
-    assert await following == ["accepted", "completed"]
+    async with asyncio.timeout(LIMIT):
+        assert await following == ["accepted", "completed"]
 
 
 async def test_a_task_is_requested_after_a_gap() -> None:
