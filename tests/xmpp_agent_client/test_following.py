@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,57 +25,71 @@ def part(number: int, text: str, **fields: Any) -> Output:
 QUESTION = Question(agent="agent.example.com", task="t", id="q", revision=2, text="?", schema={})
 ASKED = Confirmation(agent="agent.example.com", id="c", skill="erase", task="t")
 
-LETTERS = "abcdef"
+HALF = Progress(text="half", fraction=0.5)
 EVENTS = [
-    *(
-        task(number + 1, state="running", outputs=(part(number, letter),))
-        for number, letter in enumerate(LETTERS)
-    ),
-    task(len(LETTERS) + 1, state="completed", result=Result(skill="s")),
+    task(1, state="running", outputs=(part(0, "a"),)),
+    task(2, state="running", progress=HALF),
+    task(3, state="running", outputs=(part(1, "b"),)),
+    task(4, state="input-required", question=QUESTION),
+    task(5, state="running"),
+    task(6, state="running", outputs=(part(2, "c"),)),
+    task(7, state="completed", result=Result(skill="s")),
 ]
 
 
 def answer_at(revision: int) -> Task:
     """What the agent answers to a request for the task after some events."""
-    if revision == 0:
+    events = EVENTS[:revision]
+    if not events:
         return task(0)
-    if revision == len(EVENTS):
-        return EVENTS[-1]
-    return task(revision, state="running", outputs=(part(revision - 1, LETTERS[:revision]),))
+    if events[-1].ended:
+        return msgspec.structs.replace(events[-1], progress=HALF)
+    parts = [output for event in events for output in event.outputs]
+    whole = part(len(parts) - 1, "".join([one.text for one in parts]))
+    progress = next((event.progress for event in events if event.progress), None)
+    return msgspec.structs.replace(events[-1], outputs=(whole,), progress=progress)
 
 
 @budget
-@given(
-    events=st.lists(st.integers(1, len(EVENTS)) | st.integers(-len(EVENTS), 0), max_size=20),
-)
-def test_what_is_complete_is_what_the_agent_would_answer(events: list[int]) -> None:
-    """Negative numbers are answers at a revision that has been reached."""
-    follower = Follower(task(0))
-    for number in events:
-        if number > 0:
-            follower.take_event(EVENTS[number - 1])
-        else:
-            follower.take_answer(answer_at(-number))
+@given(steps=st.lists(st.sampled_from(["heard", "heard", "lost", "again", "asked"]), max_size=20))
+def test_what_is_complete_is_what_the_agent_would_answer(steps: list[str]) -> None:
+    follower, reached = Follower(task(0)), 0
+    for number, step in enumerate(steps):
+        before = follower.task.revision
+        if step == "asked":
+            follower.take_answer(answer_at(reached))
+            assert follower.task == answer_at(reached)
+            assert follower.is_complete
+        elif step == "again":
+            for event in EVENTS[number % 3 : reached : 2]:
+                follower.take_event(event)
+        elif reached < len(EVENTS):
+            reached += 1
+            if step == "heard":
+                follower.take_event(EVENTS[reached - 1])
+        assert follower.task.revision >= before
         if follower.is_complete:
-            assert follower.task == answer_at(follower.task.revision)
+            known = follower.task
+            if known.ended:  # the end has the whole result, and progress does not matter any more
+                known = msgspec.structs.replace(known, progress=HALF)
+            assert known == answer_at(known.revision)
 
 
 @budget
 @given(order=st.permutations(range(len(EVENTS))))
 def test_each_revision_is_told_once_and_they_rise(order: list[int]) -> None:
     follower = Follower(task(0))
-    told = [revision_of(news) for news in follower.news()]
+    told = revisions(follower.news())
     for index in (*order, *order):
         follower.take_event(EVENTS[index])
-        told += [revision_of(news) for news in follower.news()]
+        told += revisions(follower.news())
     assert told == sorted(set(told))
     assert told[0] == 0
-    assert told[-1] == len(EVENTS)
+    assert told[-1] == follower.task.revision == len(EVENTS)
 
 
-def revision_of(news: News) -> int:
-    assert isinstance(news, Task)
-    return news.revision
+def revisions(news: list[News]) -> list[int]:
+    return [one.revision for one in news if isinstance(one, Task)]
 
 
 def test_an_event_keeps_what_it_leaves_out() -> None:

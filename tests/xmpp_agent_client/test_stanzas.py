@@ -198,6 +198,16 @@ def test_a_bounced_message_is_no_event() -> None:
     assert len(stanzas.read_message(message)) == 1
 
 
+WIDE_A = "\uff21"  # the fullwidth letter, which RFC 7622 maps to "a"
+
+
+def test_an_address_that_servers_may_take_for_another_one_is_no_sender() -> None:
+    message = Element("{jabber:client}message", {"from": f"{WIDE_A}gent@example.com"})
+    SubElement(message, wire_task.Task.xml_tag, id="t", state="running", revision="1")
+    assert stanzas.bare(f"{WIDE_A}gent@example.com") == "agent@example.com"
+    assert stanzas.read_message(message) == []
+
+
 def confirm_message(**changes: Any) -> Element:
     """The question of an agent about an action, with its digest."""
     given: dict[str, Any] = {"id": "c-1", "task": "t-1", "principal": JID.parse("a@example.com")}
