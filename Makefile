@@ -63,7 +63,7 @@ words: $(STAMP)
 # reports errors.
 .PHONY: collected tests
 collected: $(STAMP)
-	@$(BIN)/python -m compileall -q component conformance demo_server protocol_schemas xep xmpp_agent
+	@$(BIN)/python -m compileall -q component conformance demo_server protocol_schemas xep xmpp_agent xmpp_agent_client
 	@$(BIN)/pytest -qq --collect-only >/dev/null || true
 
 tests: collected

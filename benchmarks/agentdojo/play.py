@@ -49,12 +49,11 @@ from component.store import Storage
 from component.tasks.events import TaskRecords
 from component.tasks.gate import Approvers, Gate, SkillAccess
 from component.tasks.protocol import DeletedTask, Notice, Question, TaskLimits
-from component.tasks.questions import parameters_of
 from component.tasks.service import TaskService
 from component.tools.joint_confirmation import SEVERAL_CALLS, JointConfirmations
 from component.tools.tools import ToolExecutor
 from xep.disco import InfoQuery
-from xep.fluux_agent.confirm import Confirm, Decision
+from xep.fluux_agent.confirm import Confirm, Decision, parameters_of
 from xep.jid import JID
 
 _AGENT: Final = JID.parse("assistant@agent.example")

@@ -32,11 +32,11 @@ from component.task_messages.value_rendering import (
     visible,
 )
 from component.tasks.protocol import Question
-from component.tasks.questions import SEVERAL_CALLS, only_value, parameters_of, schema_of
+from component.tasks.questions import SEVERAL_CALLS, only_value, schema_of
 from component.zones import duration, in_local_time
 from xep.binding import Payload
 from xep.binding.escaping import without_forbidden
-from xep.fluux_agent.confirm import Confirm
+from xep.fluux_agent.confirm import Confirm, parameters_of
 from xep.fluux_agent.task import Input
 from xep.jid import JID
 from xep.quick_responses import Action, Response

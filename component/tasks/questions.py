@@ -4,7 +4,6 @@ is asked to confirm, and the digest over it (CNF-011 to CNF-019).
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -26,12 +25,21 @@ from component.tasks.queries import whole_task
 from component.tasks.question_rows import Answerer, InputRow, doubt_about
 from component.tasks.request import Request
 from component.tasks.rows import TERMINAL, Row
-from xep.binding.conversion import format_datetime
 from xep.binding.escaping import without_forbidden
 from xep.characters import forbidden
 from xep.data_forms import FORM_TYPE, Form
 from xep.fluux_agent import errors
-from xep.fluux_agent.confirm import Action, ActionParam, ActionParams, Confirm, Decision, Risk
+from xep.fluux_agent.confirm import (
+    LARGEST_EXACT,
+    Action,
+    ActionParam,
+    ActionParams,
+    Confirm,
+    Decision,
+    Risk,
+    digest_of,
+    parameters_of,
+)
 from xep.fluux_agent.execute import State
 from xep.fluux_agent.task import (
     NAMESPACE,
@@ -48,9 +56,6 @@ from xep.jid import JID
 from xep.stanza_error import StanzaError
 
 Schema: TypeAlias = Mapping[str, Any]
-
-_LARGEST_EXACT: Final = 2**53 - 1
-"""Up to here every JSON reader sees the same integer (RFC 7493 §2.2)."""
 
 
 def encoded_reply(values: dict[str, Any] | None, reason: str = "") -> str:
@@ -149,7 +154,7 @@ def _read_form(schema: Schema, form: Form) -> dict[str, Any] | None:
 
 def _plain(value: Any) -> Any:
     """Normalise JSON: 1.0 and 1 become the same number."""
-    if isinstance(value, float) and value.is_integer() and abs(value) <= _LARGEST_EXACT:
+    if isinstance(value, float) and value.is_integer() and abs(value) <= LARGEST_EXACT:
         return int(value)
     if isinstance(value, dict):
         return {key: _plain(one) for key, one in value.items()}
@@ -434,47 +439,12 @@ def action_of(skill: Skill, arguments: Arguments) -> Action:
     )
 
 
-def digest_of(agent: JID, confirm: Confirm) -> bytes:
-    """Return the SHA-256 digest over the values of CNF-018, computed from the message alone, which
-    `agent` sends; a value that is missing counts as null. Raises ValueError if a parameter has no
-    RFC 8785 form.
-    """
-    import rfc8785  # noqa: PLC0415 - only who confirms something pays for it
-
-    expires = confirm.expires
-    covered = {
-        "agent": str(agent.bare),
-        "confirmation": confirm.id,
-        "expires": None if expires is None else format_datetime(expires),
-        "params": parameters_of(confirm.action),
-        "principal": None if confirm.principal is None else str(confirm.principal),
-        "skill": confirm.action.type,
-        "task": confirm.task,
-        "version": confirm.action.version,
-    }
-    return hashlib.sha256(rfc8785.dumps(covered)).digest()
-
-
 def covers(confirm: Confirm, request: Request, skill: Skill, arguments: Arguments) -> bool:
     """Return whether what would run now is exactly the action confirmed (CNF-040, CNF-041)."""
     now = msgspec.structs.replace(
         confirm, principal=request.principal.bare, action=action_of(skill, arguments)
     )
     return confirm.hash is not None and digest_of(request.target, now) == confirm.hash.digest
-
-
-def parameters_of(action: Action) -> dict[str, Any]:
-    """Return all parameters of an action. Raises ValueError if its JSON is not an object."""
-    values: dict[str, Any] = {param.name: param.text for param in action.params}
-    if action.json_params is not None:
-        # RFC 8785 §3.1: a number that is not a safe integer is a double.
-        more = json.loads(
-            bytes(action.json_params.json), parse_int=_number, parse_constant=_no_number
-        )
-        if not isinstance(more, dict):
-            raise ValueError("the parameters of the action are not a JSON object")
-        values |= more
-    return values
 
 
 def lapses(now: int, seconds: float, deadline: int | None) -> int:
@@ -511,7 +481,7 @@ def _refuse_unless_canonical(name: str, value: Any) -> None:
         rfc8785.dumps(value)
     except rfc8785.IntegerDomainError:
         reason = (
-            f"contains an integer beyond {_LARGEST_EXACT}, which no digest can cover;"
+            f"contains an integer beyond {LARGEST_EXACT}, which no digest can cover;"
             " send it as text"
         )
     except rfc8785.FloatDomainError:
@@ -523,13 +493,3 @@ def _refuse_unless_canonical(name: str, value: Any) -> None:
     else:
         return
     raise errors.invalid_param(name, reason)
-
-
-def _number(text: str) -> int | float:
-    # Longer integers have no exact double, and parsing them is slow.
-    number = int(text) if len(text) <= len(str(_LARGEST_EXACT)) + 1 else 2 * _LARGEST_EXACT
-    return number if abs(number) <= _LARGEST_EXACT else float(text)
-
-
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is not JSON")

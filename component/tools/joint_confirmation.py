@@ -21,9 +21,10 @@ from component.skills.spec import Annotations
 from component.tasks.admission import ANSWERS
 from component.tasks.gate import Approvers, arguments_of, completed
 from component.tasks.questions import SEVERAL_CALLS as SEVERAL_CALLS_NAME
-from component.tasks.questions import action_of, parameters_of
+from component.tasks.questions import action_of
 from component.tasks.request import Confirmation, Request
 from component.tasks.service import TaskService
+from xep.fluux_agent.confirm import parameters_of
 from xep.fluux_agent.execute import Accepted, Result
 from xep.stanza_error import StanzaError
 

@@ -10,7 +10,8 @@ ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 EPOCH = "1700000000"
 SOURCES = (
-    *("component", "conformance", "demo_server", "protocol_schemas", "xep", "xmpp_agent"),
+    *("component", "conformance", "demo_server", "protocol_schemas", "xep"),
+    *("xmpp_agent", "xmpp_agent_client"),
     *(
         "packaging",
         "docs",

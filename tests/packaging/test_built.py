@@ -17,7 +17,10 @@ from tests.packaging.releases import ROOT, build, copy_sources, run
 
 PACKAGING = ROOT / "packaging"
 TOP = {".gitignore", "CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md", "pyproject.toml"}
-PACKAGES = {"component", "conformance", "demo_server", "protocol_schemas", "xep", "xmpp_agent"}
+PACKAGES = {
+    *("component", "conformance", "demo_server", "protocol_schemas", "xep"),
+    *("xmpp_agent", "xmpp_agent_client"),
+}
 
 
 @pytest.fixture(scope="module")

@@ -1,16 +1,21 @@
 """urn:fluux:agent:0#confirm, confirmation: a person is asked before something happens."""
 
+import hashlib
+import json
 from datetime import datetime
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
 from xep.binding import Attr, Child, Name, Payload, Text, TextChild
+from xep.binding.conversion import format_datetime
 from xep.fluux_agent import NAMESPACE as AGENT
 from xep.hashes import Hash
 from xep.jid import JID
 
 NAMESPACE: Final = f"{AGENT}#confirm"
+LARGEST_EXACT: Final = 2**53 - 1
+"""Up to here every JSON reader sees the same integer (RFC 7493 §2.2)."""
 
 
 class ActionParam(Payload, frozen=True, kw_only=True):
@@ -86,3 +91,48 @@ class Decision(Payload, frozen=True, kw_only=True):
     value: Annotated[Literal["approve", "deny"], Attr()]
     reason: Annotated[str | None, TextChild()] = None
     hash: Annotated[Hash | None, Child()] = None
+
+
+def digest_of(agent: JID, confirm: Confirm) -> bytes:
+    """Return the SHA-256 digest over the values of CNF-018, computed from the message alone, which
+    `agent` sends; a value that is missing counts as null. Raises ValueError if a parameter has no
+    RFC 8785 form.
+    """
+    import rfc8785  # noqa: PLC0415 - only who confirms something pays for it
+
+    expires = confirm.expires
+    covered = {
+        "agent": str(agent.bare),
+        "confirmation": confirm.id,
+        "expires": None if expires is None else format_datetime(expires),
+        "params": parameters_of(confirm.action),
+        "principal": None if confirm.principal is None else str(confirm.principal),
+        "skill": confirm.action.type,
+        "task": confirm.task,
+        "version": confirm.action.version,
+    }
+    return hashlib.sha256(rfc8785.dumps(covered)).digest()
+
+
+def parameters_of(action: Action) -> dict[str, Any]:
+    """Return all parameters of an action. Raises ValueError if its JSON is not an object."""
+    values: dict[str, Any] = {param.name: param.text for param in action.params}
+    if action.json_params is not None:
+        # RFC 8785 §3.1: a number that is not a safe integer is a double.
+        more = json.loads(
+            bytes(action.json_params.json), parse_int=_number, parse_constant=_no_number
+        )
+        if not isinstance(more, dict):
+            raise ValueError("the parameters of the action are not a JSON object")
+        values |= more
+    return values
+
+
+def _number(text: str) -> int | float:
+    # Longer integers have no exact double, and parsing them is slow.
+    number = int(text) if len(text) <= len(str(LARGEST_EXACT)) + 1 else 2 * LARGEST_EXACT
+    return number if abs(number) <= LARGEST_EXACT else float(text)
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is not JSON")

@@ -43,11 +43,10 @@ from component.store.database import Database
 from component.store.errors import StorageError
 from component.store.outages import log_failure
 from component.tasks import question_rows
-from component.tasks.questions import parameters_of
 from xep.binding import ContentError, Payload, encode, read
 from xep.data_forms import Form
 from xep.fluux_agent import errors
-from xep.fluux_agent.confirm import Confirm, Decision
+from xep.fluux_agent.confirm import Confirm, Decision, parameters_of
 from xep.fluux_agent.errors import Retry
 from xep.fluux_agent.execute import Accepted, Execute, Result
 from xep.fluux_agent.task import AnswerParams, Cancel, Failure, InputAnswer, Task

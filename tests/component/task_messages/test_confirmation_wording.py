@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from component.skills import DeclarationError, skill
 from component.task_messages.questions import Questions
-from component.tasks.questions import SEVERAL_CALLS, digest_of
+from component.tasks.questions import SEVERAL_CALLS
 from tests.component.task_messages.test_questions import (
     AGENT,
     ALICE,
@@ -22,7 +22,7 @@ from tests.component.task_messages.test_questions import (
     confirmation,
     knowing,
 )
-from xep.fluux_agent.confirm import ActionParams, Confirm
+from xep.fluux_agent.confirm import ActionParams, Confirm, digest_of
 
 ANSWER = " Please answer yes or no within 2 hours."
 SHOW_ALL = " Say *show all* to see everything."

@@ -17,11 +17,11 @@ from component.skills.params import prepare
 from component.task_messages.questions import Questions
 from component.task_messages.value_rendering import shown_parameters, visible
 from component.tasks.protocol import Question
-from component.tasks.questions import confirm_for, digest_of, input_for
+from component.tasks.questions import confirm_for, input_for
 from component.tasks.request import CallerContext, Confirmation, Request
 from tests import schemas
 from tests.component.link.router.wire import parse
-from xep.fluux_agent.confirm import Confirm
+from xep.fluux_agent.confirm import Confirm, digest_of
 from xep.jid import JID
 
 AGENT = JID.parse("assistant@agent.example.com")

@@ -21,13 +21,18 @@ from component.tasks.questions import (
     action_of,
     confirm_for,
     covers,
-    digest_of,
     lapses,
-    parameters_of,
 )
 from component.tasks.request import Confirmation, Request
 from xep.binding import encode, read
-from xep.fluux_agent.confirm import Action, ActionParam, ActionParams, Confirm
+from xep.fluux_agent.confirm import (
+    Action,
+    ActionParam,
+    ActionParams,
+    Confirm,
+    digest_of,
+    parameters_of,
+)
 from xep.fluux_agent.errors import InvalidParam, TooBig
 from xep.jid import JID
 from xep.stanza_error import StanzaError

@@ -16,10 +16,9 @@ from component.policy.flows import AgentLimits
 from component.skills import Context, InvalidParam, SkillError, SkillFailed, call, prepare
 from component.skills.calling import Threads
 from component.store import Storage
-from component.tasks.questions import parameters_of
 from tests.component.link.router.wire import until
 from tests.component.tools.test_tools import AT, WHO, Desk, a_caller
-from xep.fluux_agent.confirm import Confirm
+from xep.fluux_agent.confirm import Confirm, parameters_of
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio
