@@ -27,14 +27,15 @@ TOLERANCE_S: Final = 30
 class Presented(msgspec.Struct, frozen=True, kw_only=True):
     """The request for which a chain of grants was presented.
 
-    `sender` is as the servers stamped it, `receiver` the address that was asked, and `now` the time
-    in seconds since 1970.
+    `sender` is as the servers stamped it, `receiver` the address that was asked. `deadline` and
+    `now` are in seconds since 1970; None is no deadline.
     """
 
     delegation: Delegation
     skill: str
     sender: JID
     receiver: JID
+    deadline: float | None
     now: float
 
 
@@ -108,6 +109,8 @@ def _check_request(grants: Sequence[Grant], presented: Presented) -> None:
         raise GrantError("wrong-audience", f"The last grant is for {last.aud}.")
     if not covers(last.skills, presented.skill):
         raise GrantError("skill-not-granted", f"{presented.skill} is not granted.")
+    if presented.deadline is None or presented.deadline > last.exp:
+        raise GrantError("later-expiry", "The request must have a deadline before its grant ends.")
     asked = Budget(usd=delegation.budget_usd, tokens=delegation.budget_tokens)
     if not last.budget.covers(asked):
         raise GrantError("larger-budget", "The delegation has a larger budget than its grant.")

@@ -57,7 +57,7 @@ class ConfirmationRule(msgspec.Struct, frozen=True):
 class PeerRule(msgspec.Struct, frozen=True):
     """An agent elsewhere that may use the skills whose names match `offers`, in the names of people
     of the domains `origins`. What works for it may also use those that match `delegates`. `name`
-    begins the names of its own skills.
+    begins the names of its own skills. `requires_grant` demands a chain of grants of it.
     """
 
     name: str
@@ -65,6 +65,7 @@ class PeerRule(msgspec.Struct, frozen=True):
     offers: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     delegates: tuple[str, ...] = ()
+    requires_grant: bool = False
 
 
 class _Gate:
@@ -121,6 +122,7 @@ class Policy:
             for number, peer in enumerate(peers)
             for jid in read.jids(f"peer.{peer.name}.jid", (peer.jid,)) or ()
         }
+        self._needs_grant = [peer.requires_grant for peer in peers]
         self._offers = [pattern(peer.offers) for peer in peers]
         self._delegates = [pattern(peer.delegates) for peer in peers]
         self._origins = [read.domains(f"peer.{peer.name}.origins", peer.origins) for peer in peers]
@@ -180,6 +182,11 @@ class Policy:
         """
         view = self._view(principal)
         return view < 0 and self._delegates[-1 - view].fullmatch(skill) is not None
+
+    def needs_grant(self, principal: JID) -> bool:
+        """Whether work for a principal needs a chain of grants."""
+        view = self._view(principal)
+        return view < 0 and self._needs_grant[-1 - view]
 
     def believes(self, principal: JID, origin: JID) -> bool:
         """Whether a principal may ask in the name of a bare JID (DLG-011): a peer for the people of

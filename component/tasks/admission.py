@@ -144,7 +144,7 @@ class Admission:
 
         try:
             # Rows 5 to 8 check what few requests have.
-            if request.has_terms:
+            if request.has_terms or self._gate.needs_grants(request.principal):
                 yield from self._check_terms(request, skill)
 
             # Row 9, else `invalid-param` or `malformed`.
@@ -186,6 +186,9 @@ class Admission:
         # Row 5, else as `delegation.check` says.
         if request.delegation is not None:
             self._gate.check_delegation(request, skill)
+        if self._gate.has_grants(request):
+            assert self._gate.check_grants is not None, "has_grants demands it"
+            yield partial(self._gate.check_grants, request, skill)
 
         # Row 6, else `unknown-task`.
         if request.earlier:

@@ -18,6 +18,7 @@ from component import system
 from component.agent_addresses import canonical_address
 from component.config.peers import Peer
 from component.features.peers import rows
+from component.features.peers.grants import PeerGrants
 from component.features.peers.requests import (
     error_of,
     failure_of,
@@ -44,7 +45,7 @@ from xep.data_forms import Form
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm, Decision
 from xep.fluux_agent.errors import CONDITIONS, Retry
-from xep.fluux_agent.execute import Accepted, Execute, Result
+from xep.fluux_agent.execute import Accepted, Result
 from xep.fluux_agent.task import AnswerParams, Cancel, Failure, InputAnswer, Task
 from xep.jid import JID
 from xep.stanza_error import StanzaError
@@ -63,8 +64,9 @@ _MESSAGES: Final = frozenset(("chat", "normal", "headline"))
 class PeerCalls:
     """Sends the calls of this instance, and receives what peers report."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, grants: PeerGrants) -> None:
         self._kernel = kernel
+        self.grants = grants
         self._storage = kernel.storage
         self._service = kernel.tasks.service
         self._followers: dict[str, _Follower] = {}
@@ -328,7 +330,7 @@ class _Follower:
             if not is_wanted and not self._unsure:
                 await self._end(failure_of(errors.remote_failure(repeatable=True)))
                 return None
-            request = read(call.request, Execute)
+            request = await self._calls.grants.signed(call)
             answer = await ask("set", payload=request, expected=(Result, Accepted))
             self._wait = _FIRST_WAIT_S
             if isinstance(answer, Result):

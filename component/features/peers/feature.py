@@ -1,11 +1,18 @@
 """Agents elsewhere: their skills here, and calls of them."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
+from component.commands import AnyCommand
 from component.features.feature import Feature, Opened
 from component.features.peers.calls import PeerCalls
 from component.features.peers.catalogue import PeerSkills
+from component.features.peers.commands import GrantCommands
+from component.features.peers.grants import PeerGrants, agents_of
+from component.features.peers.handlers import GrantHandler
+from component.features.peers.node import KeysNode
 from component.kernel.kernel import Kernel
+from component.store import Storage
 
 
 class PeersFeature(Feature):
@@ -15,18 +22,26 @@ class PeersFeature(Feature):
 
     def open(self, kernel: Kernel) -> Opened:
         """Make what sends and follows calls, and a source of skills for each peer."""
-        calls = PeerCalls(kernel)
+        grants = PeerGrants(kernel, self.settings.peer)
+        kernel.tasks.gate.check_grants = grants.check
+        calls = PeerCalls(kernel, grants)
         sources = tuple(
             PeerSkills(peer, kernel, calls) for peer in self.settings.peer if peer.skills
         )
         return Opened(
-            handlers=(calls,),
+            handlers=(calls, GrantHandler(grants)),
+            nodes=(KeysNode(kernel.storage, grants.agents),),
+            commands=GrantCommands(kernel.storage, grants.agents).commands(),
             sources=sources,
-            loops=(calls.run,),
+            loops=(calls.run, grants.run),
             connected=calls.connected,
             disconnected=calls.disconnected,
             task_changed=lambda notice: calls.task_ended() if notice.final else None,
         )
+
+    def offline_commands(self, storage: Storage) -> Sequence[AnyCommand]:
+        """Return the command about grants."""
+        return GrantCommands(storage, agents_of(self.settings)).commands()
 
 
 FEATURE = PeersFeature

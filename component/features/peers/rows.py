@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from component.features.peers import grant_rows
 from component.store import waiters
 from component.store.database import Database
 from component.store.schema import Table
@@ -58,6 +59,7 @@ TABLES: Final = (
         },
         kept="part of a task",
     ),
+    *grant_rows.TABLES,
 )
 
 

@@ -26,6 +26,7 @@ def test_a_chain_of_grants_is_judged_as_its_vector_says(path: Path) -> None:
         skill=vector.skill,
         sender=JID.parse(vector.sender),
         receiver=JID.parse(vector.receiver),
+        deadline=vector.deadline,
         now=vector.now,
     )
     published = vector.published[vector.claims[0]["iss"]]

@@ -48,6 +48,7 @@ class Vector(msgspec.Struct, kw_only=True, omit_defaults=True):
     sender: str
     receiver: str
     skill: str
+    deadline: int | None = None
     delegation: dict[str, Any]
     xml: str
     grants: list[str]
@@ -90,6 +91,8 @@ class Chain:
         self.sender, self.receiver = B, C
         self.skill = "sources.search"
         self.origin = ALICE
+        self.deadline: int | None = None
+        """None is the end of the last grant, 0 no deadline."""
         self.via: tuple[str, ...] = (A, B)
         self.usd: Decimal | None = Decimal("0.20")
         self.tokens: int | None = 20_000
@@ -201,6 +204,16 @@ def _(chain: Chain) -> None:
 @invalid("later-expiry", "later-expiry", "The second grant lasts longer than the first.")
 def _(chain: Chain) -> None:
     chain.of_child(exp=chain.root.exp + 1)
+
+
+@invalid("deadline-after-expiry", "later-expiry", "The deadline is after the end of the grant.")
+def _(chain: Chain) -> None:
+    chain.deadline = chain.child.exp + 1
+
+
+@invalid("no-deadline", "later-expiry", "The request has no deadline.")
+def _(chain: Chain) -> None:
+    chain.deadline = 0
 
 
 @invalid("other-origin", "wrong-origin", "B uses the grant of Alice for Bob.")
@@ -341,6 +354,7 @@ def delegation_of(vector: Vector) -> Delegation:
 
 def _vector(name: str, description: str, reason: str | None, chain: Chain) -> Vector:
     grants = chain.grants()
+    claims = [_claims(each) for each in grants]
     given: dict[str, Any] = {"origin": chain.origin, "max-hops": chain.max_hops}
     given |= {} if chain.usd is None else {"budget-usd": str(chain.usd)}
     given |= {} if chain.tokens is None else {"budget-tokens": chain.tokens}
@@ -356,10 +370,11 @@ def _vector(name: str, description: str, reason: str | None, chain: Chain) -> Ve
         sender=chain.sender,
         receiver=chain.receiver,
         skill=chain.skill,
+        deadline=claims[-1]["exp"] if chain.deadline is None else chain.deadline or None,
         delegation=given | {"via": list(chain.via)},
         xml="",
         grants=grants,
-        claims=[_claims(each) for each in grants],
+        claims=claims,
     )
     made.xml = encode(delegation_of(made))
     if reason is None:
