@@ -31,6 +31,7 @@ from component.tasks.events import TaskRecords
 from component.tasks.gate import UNKNOWN, arguments_of, completed
 from component.tasks.outputs import error_of, result_of
 from component.tasks.questions import action_of, check_size
+from component.tasks.receipts import with_receipt
 from component.tasks.replay import Flight, NewRecord, ReplayCache, ReplayRecord
 from component.tasks.request import (
     SMALL,
@@ -343,7 +344,7 @@ class Admission:
             on_result(skill.taint_of(made))
         if counts:
             self._records.ran(request.principal, skill.name, "done", made.duration)
-        return result_of(skill, made)
+        return with_receipt(self._store.make_receipt, request, result_of(skill, made))
 
     async def _serve(self, admitted: Admitted) -> Answer:
         """Run a skill within the inline limit or as a task, and record the outcome."""

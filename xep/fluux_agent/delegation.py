@@ -32,3 +32,8 @@ class Delegation(Payload, frozen=True, kw_only=True):
     trace: Annotated[str | None, Attr()] = None
     via: Annotated[tuple[JID, ...], TextChild(at_least=1)]
     grants: Annotated[tuple[SignedGrant, ...], Child()] = ()
+
+    @property
+    def trace_id(self) -> str:
+        """The trace identifier in ``trace`` (W3C Trace Context, §3.2.2.3); empty without one."""
+        return "" if self.trace is None else self.trace.partition("-")[2][:32]

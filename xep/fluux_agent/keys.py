@@ -13,8 +13,8 @@ NAMESPACE: Final = f"{AGENT}#keys"
 class Key(Payload, frozen=True, kw_only=True):
     """A public key: the member ``x`` of its JWK (RFC 8037 §2), in base64url.
 
-    The id of its item is its thumbprint (RFC 7638). ``created`` is when it was made; nothing is
-    signed with it after ``retired``.
+    The id of its item is its thumbprint (RFC 7638). ``created`` is when it was made, ``retired``
+    when another one took its place.
     """
 
     xml = Name(NAMESPACE, "key")

@@ -433,7 +433,15 @@ class _Follower:
         await self._end(failure_of(error, unknown=is_unknown), unknown=int(is_unknown))
 
     async def _end(self, outcome: Result | Failure, unknown: int = 0) -> None:
-        await self._change(state="ended", outcome=encode(outcome), unknown=unknown, question=None)
+        call = await self._storage.read(lambda db: rows.load(db, self.call))
+        receipt = None if call is None else await self._calls.grants.receipt_of(call, outcome)
+        await self._change(
+            state="ended",
+            outcome=encode(outcome),
+            unknown=unknown,
+            question=None,
+            receipt=receipt,
+        )
 
     async def _change(self, **values: str | int | None) -> None:
         principals = await self._storage.write(

@@ -24,6 +24,7 @@ class PeersFeature(Feature):
         """Make what sends and follows calls, and a source of skills for each peer."""
         grants = PeerGrants(kernel, self.settings.peer)
         kernel.tasks.gate.check_grants = grants.check
+        kernel.tasks.service.sign_receipts(grants.make_receipt)
         calls = PeerCalls(kernel, grants)
         sources = tuple(
             PeerSkills(peer, kernel, calls) for peer in self.settings.peer if peer.skills

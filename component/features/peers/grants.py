@@ -7,7 +7,7 @@ hour.
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import anyio
 import msgspec
@@ -16,6 +16,7 @@ from anyio.abc import TaskStatus
 
 from component import system
 from component.agent_addresses import canonical_address
+from component.audit.protocol import AuditEvent
 from component.caches import LRUCache
 from component.config import Settings
 from component.config.peers import Peer
@@ -27,6 +28,7 @@ from component.grants import (
     GrantError,
     Presented,
     PublicKey,
+    SigningKey,
     covers,
     digest,
     narrowed,
@@ -34,6 +36,14 @@ from component.grants import (
     verify,
 )
 from component.grants.grant import Confirmation, key_named_by
+from component.grants.receipt import (
+    Receipt,
+    ReceiptError,
+    Spent,
+    receipt_key,
+    verify_receipt,
+    write_receipt,
+)
 from component.kernel.kernel import Kernel
 from component.kernel.options import addresses
 from component.skills.skill import Skill
@@ -41,15 +51,17 @@ from component.store.database import Database
 from component.store.errors import StorageError
 from component.store.outages import log_failure
 from component.tasks.delegation import MOST_VIA
+from component.tasks.receipts import Ending
 from component.tasks.request import Request
 from xep import pubsub
 from xep.binding import ContentError, encode, read
 from xep.fluux_agent import errors
 from xep.fluux_agent.delegation import Delegation
-from xep.fluux_agent.execute import Execute
-from xep.fluux_agent.grant import GrantStatus, SignedGrant
+from xep.fluux_agent.execute import Execute, Result
+from xep.fluux_agent.grant import GrantStatus, SignedGrant, SignedReceipt
 from xep.fluux_agent.keys import NAMESPACE as KEYS
 from xep.fluux_agent.keys import Key
+from xep.fluux_agent.task import Failure
 from xep.jid import JID
 from xep.pubsub import Pubsub
 from xep.stanza_error import StanzaError
@@ -62,6 +74,7 @@ _LEAST_S: Final = 60.0
 """Seconds between two looks, when a key is not there."""
 _MOST_AGENTS: Final = 1000
 _MOST_KEYS: Final = 16
+_MOST_RECEIPTS: Final = 8
 _RETRY_S: Final = 30
 _DAY_S: Final = 86_400.0
 
@@ -123,22 +136,77 @@ class PeerGrants:
         self._peers = {canonical_address(JID.parse(peer.jid)): peer for peer in peers}
         self._by_name = {peer.name: peer for peer in peers}
         self.keys = AgentKeys(kernel)
+        self._signing: Mapping[str, SigningKey] = {}
         self.agents = agents_of(kernel.settings)
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Make a key for each agent, and a new one in time, until cancelled."""
 
-        def op(database: Database) -> None:
-            for agent in self.agents:
-                grant_rows.current_key(database, str(agent))
+        def op(database: Database) -> dict[str, SigningKey]:
+            names = map(str, self.agents)
+            return {name: grant_rows.current_key(database, name).key for name in names}
 
-        task_status.started()
         while True:
             try:
-                await self._storage.write(op, keep_trying=True)
+                self._signing = await self._storage.write(op)
             except StorageError as error:
                 log_failure(_log, "keys of agents cannot be stored", error)
-            await anyio.sleep(_DAY_S)
+            task_status.started()
+            task_status = anyio.TASK_STATUS_IGNORED
+            await anyio.sleep(_DAY_S if self._signing else _RETRY_S)
+
+    # Receipts.
+
+    def make_receipt(self, ending: Ending) -> SignedReceipt | None:
+        """Return a receipt about delegated work that has ended; None if there is no key yet."""
+        request, delegation, outcome = ending.request, ending.request.delegation, ending.outcome
+        assert delegation is not None, "the work is delegated"
+        agent = str(canonical_address(request.target))
+        key = self._signing.get(agent)
+        if key is None and ending.database is not None:
+            key = grant_rows.current_key(ending.database, agent).key
+        if key is None:
+            return None
+        usage = outcome.usage if isinstance(outcome, Result) else None
+        further: tuple[str, ...] = ()
+        if ending.database is not None:
+            further = rows.receipts_of(ending.database, ending.task)
+        receipt = Receipt(
+            iss=agent,
+            aud=str(request.principal),
+            sub=str(delegation.origin),
+            iat=int(system.now().timestamp()),
+            jti=system.token_hex(8),
+            skill=request.skill,
+            state=cast("Any", ending.state),
+            request=request.name,
+            task=ending.task or None,
+            trace=delegation.trace_id or None,
+            grant=digest(delegation.grants[-1].jws) if delegation.grants else None,
+            usage=Spent() if usage is None else msgspec.convert(usage, Spent, from_attributes=True),
+            receipts=further[:_MOST_RECEIPTS],
+        )
+        return SignedReceipt(jws=write_receipt(receipt, key))
+
+    async def receipt_of(self, call: Call, outcome: Result | Failure) -> str | None:
+        """Return the receipt about the end of a call, if there is one and it is valid."""
+        if outcome.receipt is None:
+            return None
+        compact, issuer = outcome.receipt.jws, JID.parse(call.address)
+        try:
+            keys = await self.keys.of(issuer, JID.parse(call.sender), receipt_key(compact))
+            receipt = verify_receipt(compact, keys)
+        except (ReceiptError, StanzaError) as error:
+            _log.warning("a receipt does not count", peer=call.peer, reason=str(error))
+            return None
+        given = read(call.request, Execute).delegation
+        said = (receipt.iss, receipt.aud, receipt.sub, receipt.request)
+        if given is None or said != (
+            *(str(canonical_address(issuer)), call.sender, str(given.origin), call.id),
+        ):
+            _log.warning("a receipt is about other work", peer=call.peer, call=call.id)
+            return None
+        return compact
 
     # Calls of peers.
 
@@ -166,7 +234,19 @@ class PeerGrants:
                 return read((stored or call).request, Execute)
             return _issue(database, stored, execute, peer, next_key)
 
-        return await self._storage.write(op)
+        signed = await self._storage.write(op)
+        self._kernel.environment.monitoring.recorder.record(
+            AuditEvent(
+                kind="execute",
+                outcome="delegated",
+                principal=str(given.origin),
+                trace=given.trace_id,
+                subject=f"{call.peer}.{execute.skill}",
+                task=call.task,
+                detail=f"to {call.address}",
+            )
+        )
+        return signed
 
     # Requests of peers.
 

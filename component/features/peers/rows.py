@@ -51,7 +51,8 @@ TABLES: Final = (
             question TEXT,
             reply TEXT,
             outcome TEXT,
-            unknown INTEGER NOT NULL DEFAULT 0
+            unknown INTEGER NOT NULL DEFAULT 0,
+            receipt TEXT
         """,
         indexes={
             "peer_calls_task": "(task)",
@@ -119,6 +120,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         reply: the XML of the answer to it, until the peer has it.
         outcome: the XML of a `Result` or a `Failure`.
         unknown: whether the peer may have run it, although there is no answer.
+        receipt: what the peer has signed about the end, if that is valid.
     """
 
     id: str
@@ -135,6 +137,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     reply: str | None = None
     outcome: str | None = None
     unknown: int = 0
+    receipt: str | None = None
 
     def result(self) -> Result | Failure | None:
         """Return the outcome, decoded; None before the end."""
@@ -210,6 +213,25 @@ def change(database: Database, call: str, **values: str | int | None) -> tuple[s
     if changed.state == "ended" or (is_asking(changed) and not is_asking(found)):
         return waiters.wake_tasks(database, call)
     return ()
+
+
+def calls_of(database: Database, task: str) -> Sequence[Call]:
+    """Return the calls of a task, in the order of their ids."""
+    found = database.execute(
+        f"SELECT {_COLUMNS} FROM peer_calls WHERE task = ? ORDER BY id",  # noqa: S608 - names
+        (task,),
+    ).fetchall()
+    return [Call(**dict(zip(Call.__struct_fields__, row, strict=True))) for row in found]
+
+
+def receipts_of(database: Database, task: str) -> tuple[str, ...]:
+    """Return the receipts of peers about calls of a task, and of those that it has started."""
+    found = database.execute(
+        "SELECT receipt FROM peer_calls WHERE receipt IS NOT NULL"
+        " AND (task = ? OR task IN (SELECT id FROM tasks WHERE parent = ?)) ORDER BY id",
+        (task, task),
+    ).fetchall()
+    return tuple(row[0] for row in found)
 
 
 def is_wanted(database: Database, call: Call) -> bool:

@@ -1,5 +1,6 @@
 """Grants between services: made, passed on, verified, asked about and revoked."""
 
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -11,8 +12,10 @@ import pytest
 
 from component import system
 from component.features.peers import grant_rows
+from component.features.peers.trace import find_work, tree
 from component.grants import Grant, SigningKey, digest, read_grant, write_grant
 from component.grants.grant import Confirmation
+from component.grants.receipt import Receipt, read_receipt, write_receipt
 from component.skills import Context, Skill, skill
 from tests.component.features.peers.test_calls import (
     ended,
@@ -31,10 +34,10 @@ from xep.binding import encode, read
 from xep.fluux_agent import NAMESPACE as FLUUX
 from xep.fluux_agent.delegation import Delegation
 from xep.fluux_agent.execute import Accepted, Execute, Param, Result
-from xep.fluux_agent.grant import GrantStatus, SignedGrant
+from xep.fluux_agent.grant import GrantStatus, SignedGrant, SignedReceipt
 from xep.fluux_agent.keys import NAMESPACE as KEYS
 from xep.fluux_agent.keys import Key
-from xep.fluux_agent.task import Cancel
+from xep.fluux_agent.task import Cancel, Task
 from xep.jid import JID
 from xep.pubsub import Pubsub
 from xep.stanza import Incoming
@@ -56,6 +59,12 @@ def note(text: str) -> str:
     """Write something down."""
     RUNS.append(text)
     return f"Noted: {text}"
+
+
+@skill(read_only=True, open_world=False)
+async def broken() -> str:
+    """Fail."""
+    raise RuntimeError("It does not work.")
 
 
 @skill(read_only=True, open_world=False)
@@ -381,3 +390,126 @@ async def test_a_key_is_kept_until_its_last_grant_has_ended(tmp_path: Path) -> N
         (new,) = [kid for kid in keys if kid != old]
         await a.jump(9 * 86_400, stride_s=86_400)
         assert list(await keys_seen_by(stranger, AGENT_A)) == [new]
+
+
+# Receipts.
+
+
+def receipts_in(kit: Kit) -> list[Receipt]:
+    """The receipts that were sent, in order and without repetitions."""
+    found = []
+    for xml in [xml for how, xml in kit.stanzas if how == "received" and "<receipt" in xml]:
+        text = xml.partition("<receipt xmlns='urn:fluux:agent:0#grant'>")[2].partition("<")[0]
+        receipt = read_receipt(text)
+        if receipt not in found:
+            found.append(receipt)
+    return found
+
+
+async def stored_receipts(kit: Kit) -> list[Receipt]:
+    found = await kit.kernel.storage.select("SELECT receipt FROM peer_calls")
+    return [read_receipt(row[0]) for row in found if row[0] is not None]
+
+
+async def test_each_agent_signs_what_it_has_done_and_what_others_have_done_for_it(
+    tmp_path: Path,
+) -> None:
+    async with three(tmp_path) as (a, b, _, romeo):
+        await romeo.say("/run b.ask_first text=rivers")
+        await romeo.hear("Go on?")
+        await romeo.say("yes")
+        await ended(romeo)
+        (of_c,) = await stored_receipts(b)
+        (of_b,) = await stored_receipts(a)
+        assert (of_c.iss, of_c.aud, of_c.sub) == (AGENT_C, BOT, "romeo@a.example")
+        assert (of_c.skill, of_c.state) == ("note", "completed")
+        assert (of_b.iss, of_b.aud, of_b.skill) == (BOT, AGENT_A, "ask_first")
+        assert [read_receipt(each) for each in of_b.receipts] == [of_c]
+        assert of_b.trace == of_c.trace
+        assert of_b.usage.duration_ms is not None
+
+
+def has_failed(stanza: Incoming) -> bool:
+    task = stanza.payload(Task)
+    return task is not None and task.failure is not None
+
+
+async def test_a_failure_has_a_receipt_too(tmp_path: Path) -> None:
+    async with with_bot(tmp_path, broken) as (_, c, bot):
+        delegation = Delegation(
+            origin=JID.parse("romeo@a.example"), max_hops=4, via=(JID.parse(BOT),)
+        )
+        asked = Execute(skill="broken", mode="async", delegation=delegation, request="r1")
+        await bot.iq("set", encode(asked))
+        await bot.receive(
+            lambda stanza: (task := stanza.payload(Task)) is not None and task.failure is not None
+        )
+        (receipt,) = receipts_in(c)
+        assert (receipt.state, receipt.request, receipt.aud) == ("failed", "r1", BOT)
+
+
+async def test_work_of_people_has_no_receipt(tmp_path: Path) -> None:
+    async with with_bot(tmp_path) as (_, c, _):
+        juliet = c.peer("juliet@c.example/1")
+        assert (await execute(juliet, "sources", topic="x")).payload(Result) is not None
+        assert receipts_in(c) == []
+
+
+async def test_a_receipt_that_is_not_the_peers_does_not_count_and_its_result_does(
+    tmp_path: Path,
+) -> None:
+    async with three(tmp_path) as (a, b, _, romeo):
+        # B has a key that it does not publish.
+        forged = write_receipt(
+            Receipt(
+                iss=BOT,
+                aud=AGENT_A,
+                sub="romeo@a.example",
+                iat=1,
+                jti="x",
+                skill="s",
+                state="completed",
+            ),
+            SigningKey.of(b"x" * 32),
+        )
+        b.kernel.tasks.service.sign_receipts(lambda _ending: SignedReceipt(jws=forged))
+        await romeo.say("/run b.ask_first text=rivers")
+        await romeo.hear("Go on?")
+        await romeo.say("yes")
+        assert text_of((await ended(romeo)).result) == "Noted: rivers"
+        assert await stored_receipts(a) == []
+
+
+# What became of it.
+
+
+async def test_a_trace_shows_what_all_agents_of_a_path_have_done(tmp_path: Path) -> None:
+    async with three(tmp_path) as (a, b, c, romeo):
+        await romeo.say("/run b.ask_first text=rivers")
+        await romeo.hear("Go on?")
+        await romeo.say("yes")
+        task = (await ended(romeo)).id
+        (work,) = await a.kernel.storage.read(lambda db: find_work(db, task))
+        lines = [re.sub(r"[0-9][0-9.e-]* s", "1 s", line) for line in tree(work)]
+        found = re.sub(r" \(task [^)]*\)", "", "\n".join(lines))
+        assert found == (
+            f"{AGENT_A} b.ask_first for romeo@a.example: completed, 1 s\n"
+            f"└─ {BOT} ask_first for romeo@a.example: completed, 1 s, with its receipt\n"
+            f"   └─ {AGENT_C} note for romeo@a.example: completed, 1 s, as {BOT} says"
+        )
+        trace = work.parts[0].trace
+        assert await a.kernel.storage.read(lambda db: find_work(db, trace)) == [work]
+        (of_b,) = await b.kernel.storage.read(lambda db: find_work(db, trace))
+        assert (of_b.skill, of_b.person) == ("ask_first", "romeo@a.example")
+        for kit, skills in ((b, ["ask_first", "c.note"]), (c, ["note"])):
+            audited = {line.subject for line in await kit.audited() if line.trace == trace}
+            assert audited.issuperset(skills)
+        audited = {line.outcome for line in await a.audited() if line.trace == trace}
+        assert audited == {"delegated"}
+
+
+async def test_a_trace_of_nothing_is_empty(tmp_path: Path) -> None:
+    async with with_bot(tmp_path) as (a, _, _):
+        for wanted in ("x", "%", "0" * 32):
+            found = await a.kernel.storage.read(lambda db, wanted=wanted: find_work(db, wanted))
+            assert found == []
