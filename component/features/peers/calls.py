@@ -6,6 +6,7 @@ peer's task by its events, and asks for it when an event may have been lost: aft
 and once a minute. Questions of the peer wake the task here, which asks its own principal.
 """
 
+from contextlib import suppress
 from functools import partial
 from typing import Final, Literal
 
@@ -18,7 +19,7 @@ from component import system
 from component.agent_addresses import canonical_address
 from component.config.peers import Peer
 from component.features.peers import rows
-from component.features.peers.grants import PeerGrants
+from component.features.peers.grants import PeerGrants, Sign
 from component.features.peers.requests import (
     error_of,
     failure_of,
@@ -99,7 +100,8 @@ class PeerCalls:
             self._wake(call_id)
         outcome = call.result()
         if outcome is None:
-            await context.wait_for_event(call.id, partial(self._begin, call))
+            sign = self.grants.signing(call)
+            await context.wait_for_event(call.id, partial(self._begin, call, sign))
         if isinstance(outcome, Result):
             return result_of(outcome)
         if call.unknown:
@@ -108,9 +110,12 @@ class PeerCalls:
             )
         raise error_of(outcome, peer.name)
 
-    def _begin(self, call: Call, database: Database) -> bool:
+    def _begin(self, call: Call, sign: Sign | None, database: Database) -> bool:
         """Store a call in the commit that lets its task wait, unless it is stored already."""
         rows.add(database, call)
+        if sign is not None:
+            with suppress(StanzaError):  # the follower ends the call with this error
+                sign(database)
         self._work.set()  # what this wakes writes, so it does so after this commit
         return rows.is_pending(database, call.id)
 
@@ -434,7 +439,7 @@ class _Follower:
 
     async def _end(self, outcome: Result | Failure, unknown: int = 0) -> None:
         call = await self._storage.read(lambda db: rows.load(db, self.call))
-        receipt = None if call is None else await self._calls.grants.receipt_of(call, outcome)
+        receipt = None if call is None else await self._calls.grants.ended(call, outcome)
         await self._change(
             state="ended",
             outcome=encode(outcome),

@@ -5,9 +5,10 @@ The keys of other agents are fetched from their own addresses over our stream, a
 hour.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, cast
+from functools import partial
+from typing import Any, Final, TypeAlias, cast
 
 import anyio
 import msgspec
@@ -97,15 +98,21 @@ class AgentKeys:
         publishes none. If the `wanted` one is not among those that are remembered, they are fetched
         again. Raises StanzaError: its server cannot be reached, or nobody answers.
         """
-        found = self._known.get(agent)
-        age = _KEPT_S if found is None else anyio.current_time() - found[0]
-        if found is not None and (
-            age < _LEAST_S or (age < _KEPT_S and (not wanted or wanted in found[1]))
+        known = self.known(agent)
+        if known is not None and (
+            not wanted or wanted in known or anyio.current_time() - self._known[agent][0] < _LEAST_S
         ):
-            return found[1]
+            return known
         keys = await self._fetch(agent, from_)
         self._known[agent] = anyio.current_time(), keys
         return keys
+
+    def known(self, agent: JID) -> Mapping[str, PublicKey] | None:
+        """Return the keys of an agent that are remembered; None if they must be fetched."""
+        found = self._known.get(agent)
+        if found is None or anyio.current_time() - found[0] >= _KEPT_S:
+            return None
+        return found[1]
 
     async def _fetch(self, agent: JID, from_: JID) -> Mapping[str, PublicKey]:
         asked = Pubsub(items=pubsub.Items(node=KEYS))
@@ -125,6 +132,10 @@ class AgentKeys:
             except (ContentError, ValueError) as error:
                 _log.warning("ignored a key of an agent", agent=str(agent), reason=str(error))
         return keys
+
+
+Sign: TypeAlias = Callable[[Database], Execute]
+"""Signs a call, in a transaction."""
 
 
 class PeerGrants:
@@ -188,11 +199,27 @@ class PeerGrants:
         )
         return SignedReceipt(jws=write_receipt(receipt, key))
 
-    async def receipt_of(self, call: Call, outcome: Result | Failure) -> str | None:
-        """Return the receipt about the end of a call, if there is one and it is valid."""
-        if outcome.receipt is None:
-            return None
-        compact, issuer = outcome.receipt.jws, JID.parse(call.address)
+    async def ended(self, call: Call, outcome: Result | Failure) -> str | None:
+        """Record the end of a call; return its receipt, if there is one and it is valid."""
+        given = read(call.request, Execute)
+        receipt = None if outcome.receipt is None else await self._valid(call, outcome.receipt.jws)
+        how = "has completed it" if isinstance(outcome, Result) else "has not completed it"
+        self._kernel.environment.monitoring.recorder.record(
+            AuditEvent(
+                kind="execute",
+                outcome="delegated",
+                principal="" if given.delegation is None else str(given.delegation.origin),
+                trace="" if given.delegation is None else given.delegation.trace_id,
+                subject=f"{call.peer}.{given.skill}",
+                task=call.task,
+                detail=f"{call.address} {how}, {'with' if receipt else 'without'} a receipt",
+            )
+        )
+        return receipt
+
+    async def _valid(self, call: Call, compact: str) -> str | None:
+        """Return a receipt about a call; None if it is not valid."""
+        issuer = JID.parse(call.address)
         try:
             keys = await self.keys.of(issuer, JID.parse(call.sender), receipt_key(compact))
             receipt = verify_receipt(compact, keys)
@@ -201,52 +228,44 @@ class PeerGrants:
             return None
         given = read(call.request, Execute).delegation
         said = (receipt.iss, receipt.aud, receipt.sub, receipt.request)
-        if given is None or said != (
-            *(str(canonical_address(issuer)), call.sender, str(given.origin), call.id),
-        ):
+        origin = "" if given is None else str(given.origin)
+        if said != (str(canonical_address(issuer)), call.sender, origin, call.id):
             _log.warning("a receipt is about other work", peer=call.peer, call=call.id)
             return None
         return compact
 
     # Calls of peers.
 
+    def signing(self, call: Call, keys: Mapping[str, PublicKey] | None = None) -> Sign | None:
+        """Return what signs a call and stores it, in a transaction; None if it needs no grant, or
+        the keys of the peer are neither given nor remembered. It raises StanzaError, before any
+        change, if the grants that came with the work do not permit the call.
+        """
+        execute = read(call.request, Execute)
+        given, peer = execute.delegation, self._by_name.get(call.peer)
+        if given is None or peer is None or not _needs_grant(given):
+            return None
+        if not self._kernel.disco.has_pubsub:
+            return None  # nobody could get the key: the nodes of an account are its server's
+        if keys is None:
+            keys = self.keys.known(JID.parse(call.address))
+        if keys is None:
+            return None
+        next_key = list(keys.values())[-1] if keys else None
+        return partial(_issue, call=call, execute=execute, peer=peer, next_key=next_key)
+
     async def signed(self, call: Call) -> Execute:
-        """Return the request of a call with its chain of grants, and store both.
+        """Return the request of a call, with its chain of grants.
 
         Work that has come without grants is passed on without any. Raises StanzaError: the grants
         that came with the work do not permit it, or the peer cannot be reached.
         """
         execute = read(call.request, Execute)
-        given = execute.delegation
-        peer = self._by_name.get(call.peer)
-        if given is None or peer is None or len(given.via) - len(given.grants) != 1:
+        if execute.delegation is None or not _needs_grant(execute.delegation):
             return execute
-        _check_depth(given)
-        if not self._kernel.disco.has_pubsub:
-            return execute  # nobody could get the key: the nodes of an account are its server's
-        issuer, audience = JID.parse(call.sender), JID.parse(call.address)
-        keys = await self.keys.of(audience, issuer)
-        next_key = list(keys.values())[-1] if keys else None
-
-        def op(database: Database) -> Execute:
-            stored = rows.load(database, call.id, lock=True)
-            if stored is None or stored.request != call.request:
-                return read((stored or call).request, Execute)
-            return _issue(database, stored, execute, peer, next_key)
-
-        signed = await self._storage.write(op)
-        self._kernel.environment.monitoring.recorder.record(
-            AuditEvent(
-                kind="execute",
-                outcome="delegated",
-                principal=str(given.origin),
-                trace=given.trace_id,
-                subject=f"{call.peer}.{execute.skill}",
-                task=call.task,
-                detail=f"to {call.address}",
-            )
-        )
-        return signed
+        keys = await self.keys.of(JID.parse(call.address), JID.parse(call.sender))
+        sign = self.signing(call, keys)
+        return execute if sign is None else await self._storage.write(sign)
 
     # Requests of peers.
 
@@ -336,32 +355,32 @@ def _presented(request: Request, delegation: Delegation) -> Presented:
     )
 
 
-def _check_depth(given: Delegation) -> None:
-    """Check that the grants of work permit to pass it on. Raises StanzaError."""
-    if given.grants:
-        last = read_grant(given.grants[-1].jws)
-        if last.cnf is None or last.depth == 0:
-            raise errors.hops_exceeded()
+def _needs_grant(given: Delegation) -> bool:
+    """Return whether a grant of ours is missing, and no other one."""
+    return len(given.via) - len(given.grants) == 1
 
 
 def _issue(
     database: Database, call: Call, execute: Execute, peer: Peer, next_key: PublicKey | None
 ) -> Execute:
-    """Sign a call, and store it; return its request. Raises StanzaError."""
+    """Sign a call that is stored without grants, and store it; return its request. Raises
+    StanzaError.
+    """
+    stored = rows.load(database, call.id, lock=True)
+    if stored is None or stored.request != call.request:
+        return read((stored or call).request, Execute)  # it was signed meanwhile
     given = cast("Delegation", execute.delegation)
     agent = call.sender
     parent = read_grant(given.grants[-1].jws) if given.grants else None
+    made = _grant(call, execute, peer, parent, next_key)
     key: grant_rows.StoredKey | None
     if parent is None:
         key = grant_rows.current_key(database, agent)
     else:
-        assert parent.cnf is not None, "_check_depth demands it"
+        assert parent.cnf is not None, "_grant demands it"
         key = grant_rows.key_named(database, agent, parent.cnf.jwk.kid)
-    made = _grant(call, execute, peer, parent, next_key)
     if key is None:
-        raise errors.invalid_grant(
-            "wrong-key", "The key that the grant names is not ours any more."
-        )
+        raise errors.invalid_grant("wrong-key", "The key that the grant names has expired.")
     compact = grant_rows.issue(database, made, key, agent, call.id, call.task)
     delegation = msgspec.structs.replace(given, grants=(*given.grants, SignedGrant(jws=compact)))
     deadline = datetime.fromtimestamp(made.exp, UTC)
@@ -380,6 +399,8 @@ def _grant(
     depth = given.max_hops - len(given.via) if peer.onward and next_key is not None else 0
     skills, exp = (execute.skill, *peer.onward), call.deadline // 1000
     if parent is not None:
+        if parent.cnf is None or parent.depth == 0:
+            raise errors.hops_exceeded()
         if not covers(parent.skills, execute.skill):
             raise errors.invalid_grant(
                 "wider-skills", f"The grant of {parent.iss} does not include {execute.skill}."

@@ -145,6 +145,23 @@ async def test_work_must_not_be_passed_on_beyond_what_was_granted(tmp_path: Path
         assert chains(b, "agent.c.example") == []
 
 
+async def test_a_call_of_a_peer_that_is_known_is_signed_when_it_is_stored(tmp_path: Path) -> None:
+    async with three(tmp_path) as (a, b, _, romeo):
+        for text in ("rivers", "lakes"):
+            await romeo.say(f"/run b.ask_first text={text}")
+            await romeo.hear("Go on?")
+            await romeo.say("yes")
+            assert text_of((await ended(romeo)).result) == f"Noted: {text}"
+        assert len(chains(a, "agent.b.example")) == len(chains(a, "agent.c.example")) == 2
+        for kit, key_of in ((a, "agent.b.example"), (b, "agent.c.example")):
+            asked = [
+                xml
+                for how, xml in a.stanzas
+                if how == "received" and KEYS in xml and f"<iq from='assistant@{kit.agent}'" in xml
+            ]
+            assert len([xml for xml in asked if f" to='{key_of}'" in xml]) == 1
+
+
 async def test_a_revoked_grant_ends_what_would_begin_elsewhere(tmp_path: Path) -> None:
     RUNS.clear()
     async with three(tmp_path, of_c={"asks_back": "always"}) as (_, _, _, romeo):
@@ -504,8 +521,9 @@ async def test_a_trace_shows_what_all_agents_of_a_path_have_done(tmp_path: Path)
         for kit, skills in ((b, ["ask_first", "c.note"]), (c, ["note"])):
             audited = {line.subject for line in await kit.audited() if line.trace == trace}
             assert audited.issuperset(skills)
-        audited = {line.outcome for line in await a.audited() if line.trace == trace}
-        assert audited == {"delegated"}
+        (line,) = [line for line in await a.audited() if line.trace == trace]
+        assert (line.outcome, line.subject, line.task) == ("delegated", "b.ask_first", task)
+        assert line.detail == "agent.b.example has completed it, with a receipt"
 
 
 async def test_a_trace_of_nothing_is_empty(tmp_path: Path) -> None:
