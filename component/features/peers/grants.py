@@ -291,20 +291,23 @@ class PeerGrants:
                 "wrong-origin", f"{issuer} does not speak for {delegation.origin} here."
             )
         try:
-            keys = await self.keys.of(issuer, request.target, key_named_by(chain[0]))
+            address, key = _domain_of(issuer), key_named_by(chain[0])
+            keys = await self.keys.of(address, request.target, key)
         except StanzaError as error:
             _log.info("the keys of an agent are not there", agent=str(issuer), reason=str(error))
             raise errors.busy(_RETRY_S) from error
         verify(chain, keys, _presented(request, delegation))
 
     def _believes(self, issuer: JID, origin: JID) -> bool:
-        """Whether an agent may begin work for a person: one of its own domain, or of the domain
-        above, or of those in whose names it may ask as a peer.
+        """Whether an agent may begin work for a person: as a peer, one in whose name it may ask.
+        Otherwise the default agent of the domain of the person, or of one directly below: nobody
+        but the server has that address, and every account could publish keys.
         """
         policy = self._kernel.environment.catalog.rights.policy
         if policy.is_peer(issuer):
             return policy.believes(issuer, origin)
-        return origin.domain in (issuer.domain, issuer.domain.partition(".")[2])
+        above = issuer.domain.partition(".")[2]
+        return _domain_of(issuer).local is None and origin.domain in (issuer.domain, above)
 
     def _asks_back(self, request: Request, skill: Skill) -> bool:
         peer = self._peers.get(canonical_address(request.principal))
@@ -341,6 +344,12 @@ class PeerGrants:
             budget_usd=grant.budget.usd,
             budget_tokens=grant.budget_tokens,
         )
+
+
+def _domain_of(agent: JID) -> JID:
+    """Return the domain of a default agent, for which it stands; another agent itself."""
+    domain = JID(None, agent.domain)
+    return domain if canonical_address(agent) == canonical_address(domain) else agent
 
 
 def _presented(request: Request, delegation: Delegation) -> Presented:

@@ -292,6 +292,20 @@ async def test_an_agent_speaks_for_people_of_its_own_domain_only(tmp_path: Path)
         assert "does not speak for juliet@capulet.example" in answer.error().text
 
 
+@pytest.mark.parametrize(
+    "issuer", ["juliet@a.example", "assistant@a.example", "helper@agent.a.example"]
+)
+async def test_an_account_that_publishes_keys_speaks_for_nobody(
+    tmp_path: Path, issuer: str
+) -> None:
+    async with with_bot(tmp_path, origins=["*"]) as (a, _, bot):
+        grant = (await first_grant(a, iss=issuer))[0]
+        first = write_grant(grant, BOT_KEY)
+        via = (JID.parse(issuer), JID.parse(BOT))
+        answer = await bot.iq("set", request([first, second_grant(grant, first)], via=via))
+        assert condition(answer) == "invalid-grant"
+
+
 async def test_the_same_request_with_other_grants_is_a_conflict(tmp_path: Path) -> None:
     async with with_bot(tmp_path) as (a, _, bot):
         grant, first = await first_grant(a)
@@ -310,7 +324,7 @@ async def test_keys_are_those_at_the_address_of_the_first_agent(tmp_path: Path) 
         assert "has not published the key" in answer.error().text
         sent = [parse(xml) for how, xml in c.stanzas if how == "received" and KEYS in xml]
         asked = [(each.sender, each.to) for each in sent if each.type == "get"]
-        assert asked == [("agent.c.example", AGENT_A)]
+        assert asked == [("agent.c.example", "agent.a.example")]
 
 
 async def test_new_keys_take_the_place_of_old_ones_without_a_gap(tmp_path: Path) -> None:
