@@ -11,6 +11,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from joserfc.jwk import OKPKey
+    from joserfc.jws import CompactSignature
 
 _ALGORITHM: Final = "Ed25519"
 """The name that says which curve (RFC 9864 §2.2); `EdDSA` does not, and is deprecated."""
@@ -77,12 +78,12 @@ def read_header(compact: str, kind: str) -> str:
 
     Raises SignatureError: it is not a JWS of this type.
     """
-    return _extracted(compact, kind)[0]
+    return cast("str", _extracted(compact, kind).headers()["kid"])
 
 
 def read_payload(compact: str, kind: str) -> bytes:
     """Return the payload of a JWS without a look at its signature. Raises SignatureError."""
-    return _extracted(compact, kind)[1]
+    return _extracted(compact, kind).payload
 
 
 def check(compact: str, kind: str, key: PublicKey) -> None:
@@ -90,16 +91,19 @@ def check(compact: str, kind: str, key: PublicKey) -> None:
     from joserfc import jws  # noqa: PLC0415 - when the first key is used
     from joserfc.errors import JoseError  # noqa: PLC0415
 
-    named, _ = _extracted(compact, kind)
+    found, named = _extracted(compact, kind), read_header(compact, kind)
     try:
         if named != key.kid:
             raise SignatureError(f"it is signed with the key {named}, not with {key.kid}")
-        jws.deserialize_compact(compact, _imported(key), [_ALGORITHM])
+        if not jws.validate_compact(found, _imported(key), [_ALGORITHM]):
+            raise SignatureError("its signature is not that of its key")
     except (JoseError, ValueError) as error:
         raise SignatureError(f"its signature is not valid: {error}") from None
 
 
-def _extracted(compact: str, kind: str) -> tuple[str, bytes]:
+@functools.lru_cache(maxsize=64)
+def _extracted(compact: str, kind: str) -> "CompactSignature":
+    """Return a JWS that was read; it is read once for its claims, its key and its signature."""
     from joserfc import jws  # noqa: PLC0415 - when the first key is used
     from joserfc.errors import JoseError  # noqa: PLC0415
 
@@ -116,7 +120,7 @@ def _extracted(compact: str, kind: str) -> tuple[str, bytes]:
         raise SignatureError("its header must have the members alg, kid and typ only")
     if not isinstance(header.get("kid"), str):
         raise SignatureError("its header must name a key in kid")
-    return cast("str", header["kid"]), found.payload
+    return found
 
 
 @functools.lru_cache(maxsize=256)

@@ -20,6 +20,7 @@ from component.agent_addresses import canonical_address
 from component.config.peers import Peer
 from component.features.peers import rows
 from component.features.peers.grants import PeerGrants, Sign
+from component.features.peers.receipts import Receipts
 from component.features.peers.requests import (
     error_of,
     failure_of,
@@ -65,9 +66,9 @@ _MESSAGES: Final = frozenset(("chat", "normal", "headline"))
 class PeerCalls:
     """Sends the calls of this instance, and receives what peers report."""
 
-    def __init__(self, kernel: Kernel, grants: PeerGrants) -> None:
+    def __init__(self, kernel: Kernel, grants: PeerGrants, receipts: Receipts) -> None:
         self._kernel = kernel
-        self.grants = grants
+        self.grants, self.receipts = grants, receipts
         self._storage = kernel.storage
         self._service = kernel.tasks.service
         self._followers: dict[str, _Follower] = {}
@@ -439,7 +440,7 @@ class _Follower:
 
     async def _end(self, outcome: Result | Failure, unknown: int = 0) -> None:
         call = await self._storage.read(lambda db: rows.load(db, self.call))
-        receipt = None if call is None else await self._calls.grants.ended(call, outcome)
+        receipt = None if call is None else await self._calls.receipts.ended(call, outcome)
         await self._change(
             state="ended",
             outcome=encode(outcome),

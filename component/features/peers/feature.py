@@ -5,12 +5,15 @@ from typing import ClassVar
 
 from component.commands import AnyCommand
 from component.features.feature import Feature, Opened
+from component.features.peers.agent_keys import AgentKeys
 from component.features.peers.calls import PeerCalls
 from component.features.peers.catalogue import PeerSkills
 from component.features.peers.commands import GrantCommands
 from component.features.peers.grants import PeerGrants, agents_of
 from component.features.peers.handlers import GrantHandler
 from component.features.peers.node import KeysNode
+from component.features.peers.receipts import Receipts
+from component.features.peers.verification import GrantVerifier
 from component.kernel.kernel import Kernel
 from component.store import Storage
 
@@ -22,19 +25,21 @@ class PeersFeature(Feature):
 
     def open(self, kernel: Kernel) -> Opened:
         """Make what sends and follows calls, and a source of skills for each peer."""
-        grants = PeerGrants(kernel, self.settings.peer)
-        kernel.tasks.gate.check_grants = grants.check
-        kernel.tasks.service.sign_receipts(grants.make_receipt)
-        calls = PeerCalls(kernel, grants)
+        keys, agents = AgentKeys(kernel), agents_of(self.settings)
+        grants = PeerGrants(kernel, keys, self.settings.peer)
+        receipts = Receipts(kernel, keys, agents)
+        kernel.tasks.gate.check_grants = GrantVerifier(kernel, keys, self.settings.peer).check
+        kernel.tasks.service.sign_receipts(receipts.make)
+        calls = PeerCalls(kernel, grants, receipts)
         sources = tuple(
             PeerSkills(peer, kernel, calls) for peer in self.settings.peer if peer.skills
         )
         return Opened(
             handlers=(calls, GrantHandler(grants)),
-            nodes=(KeysNode(kernel.storage, grants.agents),),
-            commands=GrantCommands(kernel.storage, grants.agents).commands(),
+            nodes=(KeysNode(kernel.storage, agents),),
+            commands=GrantCommands(kernel.storage, agents).commands(),
             sources=sources,
-            loops=(calls.run, grants.run),
+            loops=(calls.run, receipts.run),
             connected=calls.connected,
             disconnected=calls.disconnected,
             task_changed=lambda notice: calls.task_ended() if notice.final else None,
