@@ -27,6 +27,8 @@ TABLE: Final[Mapping[str, str]] = MappingProxyType(
         "forbidden": "forbidden",
         "mode-unavailable": "feature-not-implemented",
         "delegation-unavailable": "feature-not-implemented",
+        "grant-required": "not-authorized",
+        "invalid-grant": "forbidden",
         "confirmation-unavailable": "not-allowed",
         "denied": "not-allowed",
         "confirmation-expired": "not-acceptable",

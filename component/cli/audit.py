@@ -176,6 +176,46 @@ def query(
         click.echo("No entry matches.", err=True)
 
 
+@audit.command(short_help="Show what became of delegated work, and what it has cost.")
+@frame.config_option
+@frame.json_option()
+@click.argument("wanted", metavar="ID")
+def trace(config: Path, as_json: bool, wanted: str) -> None:
+    """Show what other agents have done for a task, and what they have done for each other.
+
+    ID is that of a task, or the trace that all agents of the path share: their own audit logs have
+    entries with it (audit query --trace ID). What an agent has signed is marked; what it says about
+    agents further on is its word.
+
+    \b
+    Examples:
+      xmpp-agent audit trace 9f86d081884c7d659a2feaa0c55ad015
+      xmpp-agent audit trace 4bf92f3577b34da6a3ce929d0e0e4736 --json
+    """
+    from functools import partial  # noqa: PLC0415 - --help needs none of it
+
+    import msgspec  # noqa: PLC0415
+
+    from component.features.peers.trace import find_work, tree  # noqa: PLC0415
+    from component.store import StorageError  # noqa: PLC0415
+    from component.store.storage import peek  # noqa: PLC0415
+
+    where = frame.load_settings(config).storage
+    try:
+        found = peek(
+            where.path, where.postgres.get_secret_value(), partial(find_work, wanted=wanted)
+        )
+    except StorageError as error:
+        raise frame.Fault(f"{error}") from None
+    if as_json:
+        frame.print_json(msgspec.to_builtins(found or []))
+    elif not found:
+        raise frame.Fault(f"There is no task and no trace {_shown(wanted[:80])!r} here.")
+    else:
+        for line in [line for work in found for line in tree(work)]:
+            click.echo(_shown(line))
+
+
 def _directory(settings: "Settings") -> Path:
     from component.audit.files import DIRECTORY  # noqa: PLC0415
 

@@ -16,6 +16,7 @@ _BESIDE: Final = (
 )
 _ADMIN: Final = "component.features.service_commands.commands"
 _AGENTS: Final = "component.features.agents_admin.commands"
+_GRANTS: Final = "component.features.peers.commands:GRANTS"
 _MEMORY: Final = "component.features.memory_commands.commands"
 _NOTIFICATIONS: Final = "component.features.notifications.commands"
 _SCHEDULE: Final = "component.features.schedules.commands:SCHEDULE"
@@ -220,5 +221,35 @@ watches = ServiceGroup(
             ("resume", "handle the events of a paused watch again"),
             ("remove", "remove a watch of a person"),
         )
+    ),
+)
+
+grants = ServiceGroup(
+    "grants",
+    "List and revoke what other agents may do for people of this one, and make new keys.\n\n"
+    f"{_BESIDE}.",
+    ServiceCommand(
+        _GRANTS,
+        "list",
+        "\n--json | jq -r '.[].id'",
+        hidden=("grant",),
+        given={"do": "list"},
+        about="list the grants for calls of peers",
+    ),
+    ServiceCommand(
+        _GRANTS,
+        "revoke",
+        "5e884898da280471",
+        given={"do": "revoke"},
+        arguments=("grant",),
+        about="revoke a grant",
+    ),
+    ServiceCommand(
+        _GRANTS,
+        "new-keys",
+        "",
+        hidden=("grant",),
+        given={"do": "new-keys"},
+        about="make new keys for all agents",
     ),
 )

@@ -4,7 +4,7 @@ round.
 
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from component.config.kinds import (
     Confirm,
@@ -58,6 +58,18 @@ class Peer(Section):
     """Skills of the peer that change nothing. All others count as destructive, so people are asked
     before they are called.
     """
+    requires: Literal["grant"] | None = Field(default=None, examples=["grant"])
+    """`"grant"`: the peer is served only with a signed grant of each agent in the path of the work.
+    Grants that come with a request are verified in any case.
+    """
+    asks_back: Literal["never", "costly", "always"] = "costly"
+    """When the agent at the beginning of the path is asked whether its grant still holds, before
+    work of the peer begins: `costly` before skills that cost something or are destructive.
+    """
+    onward: tuple[str, ...] = Field(default=("*",), examples=[["archive.search"]])
+    """Skills that the peer may use at other agents for work of this service: names, or beginnings
+    that end in `*`. With an empty list it must not pass the work on.
+    """
     confirm: Confirm | None = Field(default=None, examples=["always"])
     """When a person is asked before a skill of the peer is called, instead of policy.confirm. A
     rule of the policy that matches the skill comes first.
@@ -87,6 +99,14 @@ class Peer(Section):
     """Tokens that all calls of a day may cost, likewise."""
     concurrency: Count = 16
     """Maximum number of tasks of the peer that run here at the same time."""
+
+    @field_validator("onward")
+    @classmethod
+    def _has_patterns(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for each in value:
+            if not each or "*" in each[:-1]:
+                raise refusal(f"has {each!r}: write a name, or a beginning that ends in *")
+        return value
 
     @model_validator(mode="after")
     def _has_a_domain_for_origins(self) -> Self:

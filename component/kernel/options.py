@@ -99,7 +99,11 @@ def make_policy(settings: Settings) -> Policy:
         ],
         confirm=settings.policy.confirm,
         peers=[
-            PeerRule(peer.name, peer.jid, peer.offers, peer.believed_domains, peer.delegates)
+            PeerRule(
+                *(peer.name, peer.jid, peer.offers, peer.believed_domains, peer.delegates),
+                concurrency=peer.concurrency,
+                requires_grant=peer.requires == "grant",
+            )
             for peer in settings.peer
         ],
     )

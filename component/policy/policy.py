@@ -58,6 +58,7 @@ class PeerRule(msgspec.Struct, frozen=True):
     """An agent elsewhere that may use the skills whose names match `offers`, in the names of people
     of the domains `origins`. What works for it may also use those that match `delegates`, and
     `concurrency` of its tasks run at a time. `name` begins the names of its own skills.
+    `requires_grant` demands a chain of grants of it.
     """
 
     name: str
@@ -66,6 +67,7 @@ class PeerRule(msgspec.Struct, frozen=True):
     origins: tuple[str, ...] = ()
     delegates: tuple[str, ...] = ()
     concurrency: int = 16
+    requires_grant: bool = False
 
 
 class _Gate:
@@ -133,6 +135,7 @@ class Policy:
         }
         self._names = [peer.name for peer in peers]
         self._concurrency = [peer.concurrency for peer in peers]
+        self._needs_grant = [peer.requires_grant for peer in peers]
         self._offers = [pattern(peer.offers) for peer in peers]
         self._delegates = [pattern(peer.delegates) for peer in peers]
         self._origins = [read.domains(f"peer.{peer.name}.origins", peer.origins) for peer in peers]
@@ -198,6 +201,11 @@ class Policy:
         """
         view = self._view(principal)
         return view < 0 and self._delegates[-1 - view].fullmatch(skill) is not None
+
+    def needs_grant(self, principal: JID) -> bool:
+        """Whether work for a principal needs a chain of grants."""
+        view = self._view(principal)
+        return view < 0 and self._needs_grant[-1 - view]
 
     def believes(self, principal: JID, origin: JID) -> bool:
         """Whether a principal may ask in the name of a bare JID (DLG-011): a peer for the people of

@@ -49,12 +49,14 @@ class ComputedNode:
     """A node to which nobody can publish. Every principal that the policy admits may read it, and
     sees its own items. `config` is the configuration that others see. `is_compared` says whether
     changes are found by comparing the items with those that a subscriber knows
-    (`PubSubService.refresh`); otherwise `PubSubService.recomputed` reports them.
+    (`PubSubService.refresh`); otherwise `PubSubService.recomputed` reports them. `is_public` says
+    that everybody may read the items, and sees the same ones.
     """
 
     name: str
     config: NodeConfig
     is_compared = False
+    is_public = False
 
     def is_at(self, service: JID) -> bool:
         """Return whether the address has this node."""
@@ -328,6 +330,11 @@ class PubSubService:
         """Return the computed node with this name at the address."""
         found = self._computed.get(name)
         return found if found is not None and found.is_at(JID.parse(who.service)) else None
+
+    def is_public(self, name: str) -> bool:
+        """Return whether everybody may read the items of a node, admitted or not."""
+        found = self._computed.get(name)
+        return found is not None and found.is_public
 
     def refuse_computed(self, who: Requester, name: str) -> None:
         """Raise StanzaError if the node is computed: it cannot be changed."""

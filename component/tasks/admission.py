@@ -32,6 +32,7 @@ from component.tasks.events import TaskRecords
 from component.tasks.gate import UNKNOWN, arguments_of, completed
 from component.tasks.outputs import error_of, result_of, with_costs
 from component.tasks.questions import action_of, check_size
+from component.tasks.receipts import with_receipt
 from component.tasks.replay import Flight, NewRecord, ReplayCache, ReplayRecord
 from component.tasks.request import (
     SMALL,
@@ -145,7 +146,7 @@ class Admission:
 
         try:
             # Rows 5 to 8 check what few requests have.
-            if request.has_terms:
+            if request.has_terms or self._gate.needs_grants(request.principal):
                 yield from self._check_terms(request, skill)
 
             # Row 9, else `invalid-param` or `malformed`.
@@ -187,6 +188,9 @@ class Admission:
         # Row 5, else as `delegation.check` says.
         if request.delegation is not None:
             self._gate.check_delegation(request, skill)
+        if self._gate.has_grants(request):
+            assert self._gate.check_grants is not None, "has_grants demands it"
+            yield partial(self._gate.check_grants, request, skill)
 
         # Row 6, else `unknown-task`.
         if request.earlier:
@@ -342,8 +346,9 @@ class Admission:
         if counts:
             self._records.ran(request.principal, skill.name, "done", made.duration)
         result = result_of(skill, made)
-        # A skill that never waits asks no model and no other agent.
-        return result if request.delegation is None else with_costs(result, Amount())
+        if request.delegation is not None:
+            result = with_costs(result, Amount())  # it asks no model and no other agent
+        return with_receipt(self._store.make_receipt, request, result)
 
     async def _serve(self, admitted: Admitted) -> Answer:
         """Run a skill within the inline limit or as a task, and record the outcome."""

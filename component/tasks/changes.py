@@ -20,6 +20,7 @@ from component.tasks import journal, leases, question_rows, replay, rows
 from component.tasks.gate import SkillAccess
 from component.tasks.leases import Slots
 from component.tasks.protocol import Question, TaskLimits
+from component.tasks.receipts import MakeReceipt, with_receipt
 from component.tasks.replay import RecordBound, RecordedAnswer
 from component.tasks.request import Request
 from component.tasks.rows import TERMINAL, Detail, OpenBound, Row
@@ -99,6 +100,7 @@ class Transaction:
         self.ready: set[str] = set()
         """Shares that may have queued tasks after this; "" for any."""
         self.has_timers = False
+        self.make_receipt: MakeReceipt | None = None
 
     def publish(self, *changes: Change) -> None:
         """Publish changes after the commit; the children of a task that has ended are cancelled."""
@@ -143,6 +145,7 @@ class TaskRuntime:
             after it was evicted.
         group: the task group of the service; None while it does not run.
         draining: whether the service stops, and no more work starts.
+        make_receipt: signs receipts about delegated work; None gives it none.
     """
 
     def __init__(
@@ -160,6 +163,7 @@ class TaskRuntime:
         self.records = RecordBound(limits.records_per_principal, limits.retry_after_s)
         self.slots = Slots(limits.running_total, limits.running_per_principal, skills.most_running)
         self.group: TaskGroup | None = None
+        self.make_receipt: MakeReceipt | None = None
         self.draining = False
         self._publish = publish
 
@@ -186,6 +190,7 @@ class TaskRuntime:
 
         def run(database: Database) -> tuple[T, Transaction]:
             transaction = Transaction(database, self.limits, self.instance, self.has_slots)
+            transaction.make_receipt = self.make_receipt
             return op(transaction), transaction
 
         value, tx = await self.storage.write(run, keep_trying=keep_trying, tasks=tasks)
@@ -245,6 +250,7 @@ def change(
     row.revision += 1
     # never backwards, even if the clock is set back (TSK-005)
     row.updated = max(row.updated, tx.now)
+    detail = _with_receipt(tx, row, to, detail)
     text = None if detail is None else encode(detail)
     match detail:
         case Progress():
@@ -277,6 +283,13 @@ def change(
         is_waited_for = row.parent is not None or outline.origin == "tool"
         ready = waiters.wake_tasks(tx, row.id, success=success, expected=is_waited_for)
     return Change(msgspec.structs.replace(row), detail, ready)
+
+
+def _with_receipt(tx: Transaction, row: Row, to: State, detail: Detail | None) -> Detail | None:
+    """Return the payload of a change, with a receipt if it is the end of delegated work."""
+    if to not in TERMINAL or tx.make_receipt is None or not rows.outline_of(row).delegation:
+        return detail
+    return with_receipt(tx.make_receipt, rows.request_of(row), detail, to, (row.id, tx))
 
 
 def _conclude(tx: Transaction, row: Row, *, waited: bool, new: bool) -> rows.Outline:
@@ -335,7 +348,9 @@ def end(
     )
     made = change(tx, row, to, detail)
     if not row.promoted:
-        answer = outcome if made.row.state == to else errors.deadline_expired()
+        answer: RecordedAnswer | None = errors.deadline_expired()
+        if made.row.state == to:
+            answer = made.detail if isinstance(made.detail, Result) else outcome
         replay.answer_task(tx, row.id, row.principal, answer or errors.outcome_unknown())
     return made
 

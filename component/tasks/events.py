@@ -321,6 +321,7 @@ class TaskRecords:
                 kind="execute",
                 outcome=outcome,
                 principal=str(request.principal),
+                trace="" if request.delegation is None else request.delegation.trace_id,
                 subject=request.skill,
                 task=task,
                 detail=detail,
@@ -377,11 +378,18 @@ class TaskRecords:
 def _event_of(
     row: Row, kind: EventKind, outcome: str, detail: str = "", trace: str = ""
 ) -> AuditEvent:
-    """Return the audit event of a task; `trace` is used for a task that is part of no turn."""
+    """Return the audit event of a task. `trace` is used for a task that is part of no turn, and
+    that no other agent has delegated.
+    """
+    context = THE_CALLER
     try:
-        context = request_of(row).caller_context
+        request = request_of(row)
     except DecodeError:  # a request that cannot be decoded is reported when the task is run
-        context = THE_CALLER
+        pass
+    else:
+        context = request.caller_context
+        if request.delegation is not None:
+            trace = request.delegation.trace_id or trace
     return AuditEvent(
         kind=kind,
         outcome=outcome,

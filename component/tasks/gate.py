@@ -54,6 +54,9 @@ ITS_PARAMETERS: Final = ("its parameters",)
 """`CallerContext.chosen` if the authors of the taints may have written any of the parameters."""
 
 
+CheckGrants: TypeAlias = Callable[[Request, Skill], Awaitable[None]]
+
+
 class NotPermitted(StanzaError):  # noqa: N818 - the name says what happened
     """The agent whose model asks must not use the skill, or not with these parameters."""
 
@@ -73,6 +76,8 @@ class Gate:
 
     Attributes:
         flows: as given; they may be replaced.
+        check_grants: checks the grants of a request for a skill; raises StanzaError. None refuses
+            grants. The feature that verifies them sets it.
     """
 
     def __init__(
@@ -85,6 +90,7 @@ class Gate:
     ) -> None:
         self.view = view
         self.flows = flows
+        self.check_grants: CheckGrants | None = None
         self._policy = policy
         self._delegated = delegated
         self._recorder = recorder or NoRecord()
@@ -103,6 +109,25 @@ class Gate:
         if self._policy is None:
             raise errors.delegation_unavailable()
         delegation.check(request, skill, self._policy())
+
+    def needs_grants(self, principal: JID) -> bool:
+        """Whether work for a principal needs a chain of grants."""
+        return self._policy is not None and self._policy().needs_grant(principal)
+
+    def has_grants(self, request: Request) -> bool:
+        """Return whether a request has grants to check. Raises StanzaError: it needs some.
+
+        What a task starts was permitted with the task itself.
+        """
+        if request.origin == "child":
+            return False
+        if request.delegation is not None and request.delegation.grants:
+            if self.check_grants is None:
+                raise errors.delegation_unavailable()
+            return True
+        if self.needs_grants(request.principal):
+            raise errors.grant_required()
+        return False
 
     def passed(self, request: Request, skill: Skill) -> Request:
         """Return the request with the asker that the flows determine. Raises NotPermitted."""

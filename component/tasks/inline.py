@@ -112,6 +112,7 @@ class InlineRequests:
         clock: Callable[[], float] = seconds_since_boot,
     ) -> None:
         self._view = skills.gate.view
+        self._needs_grants = skills.gate.needs_grants
         self._approvers = skills.approvers
         self._let_in = skills.let_in
         self._ran = records.ran
@@ -150,7 +151,7 @@ class InlineRequests:
         if known is None or known.skill is not skill:
             request = Request(skill.name, principal, requester, target)
             known = self._remember(skill, asks=self._approvers.needed(request, skill))
-        if not known.fits:
+        if not known.fits or self._needs_grants(principal):
             return None
 
         params = execute.params

@@ -297,6 +297,7 @@ def _content(request: Request) -> bytes:
             delegation.budget_tokens,
             delegation.trace,
             [str(via) for via in delegation.via],
+            [grant.jws for grant in delegation.grants],
         ),
     )
     content = _encode(parts)

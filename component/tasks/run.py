@@ -46,6 +46,7 @@ from component.tasks.leases import Slot
 from component.tasks.outputs import Parts
 from component.tasks.protocol import CannotShare
 from component.tasks.questions import ask_input, ask_relayed, lapses
+from component.tasks.receipts import with_receipt
 from component.tasks.replay import Flight, NewRecord, RecordedAnswer, ReplayRecord
 from component.tasks.request import NO_KEY, OnResult, Request, RequestKey
 from component.tasks.rows import TERMINAL, LostError, Row
@@ -373,6 +374,7 @@ class Run:
             if self.row is not None:
                 await self._change(partial(self._end_task, ended), ended)
             elif ended is not None:
+                ended = with_receipt(self._runtime.make_receipt, self.request, ended)
                 if not self.skill.repeatable:
                     await self._runtime.commit(partial(self._record, ended), keep_trying=True)
                 self._land(ended)

@@ -37,6 +37,7 @@ from component.tasks.inline import InlineRequests
 from component.tasks.protocol import Listener, Naming, Question, TaskLimits, UncertainError
 from component.tasks.question_rows import Answerer
 from component.tasks.questions import SEVERAL_CALLS, Judgement
+from component.tasks.receipts import MakeReceipt
 from component.tasks.replay import ReplayCache
 from component.tasks.request import session_key
 from component.tasks.rows import TERMINAL, Row
@@ -129,6 +130,10 @@ class TaskService:
     def instance(self) -> str:
         """The name of this instance among those that share the database."""
         return self._runtime.instance
+
+    def sign_receipts(self, make: MakeReceipt) -> None:
+        """Give delegated work a receipt when it ends, from now on."""
+        self._runtime.make_receipt = make
 
     # Life cycle.
 

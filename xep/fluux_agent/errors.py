@@ -87,6 +87,20 @@ class DelegationUnavailable(Payload, frozen=True, kw_only=True):
     xml = Name(NAMESPACE, "delegation-unavailable")
 
 
+class GrantRequired(Payload, frozen=True, kw_only=True):
+    """Work on behalf of somebody else is accepted with a chain of grants only."""
+
+    xml = Name(NAMESPACE, "grant-required")
+
+
+class InvalidGrant(Payload, frozen=True, kw_only=True):
+    """The chain of grants does not permit the request; ``reason`` names the rule that it breaks."""
+
+    xml = Name(NAMESPACE, "invalid-grant")
+
+    reason: Annotated[str, Attr()]
+
+
 class UnknownTask(Payload, frozen=True, kw_only=True):
     """The task does not exist, or belongs to another principal."""
 
@@ -187,6 +201,8 @@ Condition = (
     | Forbidden
     | ModeUnavailable
     | DelegationUnavailable
+    | GrantRequired
+    | InvalidGrant
     | ConfirmationUnavailable
     | Denied
     | ConfirmationExpired
@@ -272,6 +288,20 @@ def delegation_unavailable() -> StanzaError:
         "This agent takes no delegated work.",
         application=(DelegationUnavailable(),),
     )
+
+
+def grant_required() -> StanzaError:
+    """Return ``not-authorized``: delegated work is accepted with a chain of grants only."""
+    return StanzaError(
+        "not-authorized",
+        "Delegated work of this agent needs a grant of each agent in its path.",
+        application=(GrantRequired(),),
+    )
+
+
+def invalid_grant(reason: str, text: str) -> StanzaError:
+    """Return ``forbidden``: the chain of grants does not permit the request."""
+    return StanzaError("forbidden", text, application=(InvalidGrant(reason=reason),))
 
 
 def confirmation_unavailable() -> StanzaError:

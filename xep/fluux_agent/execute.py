@@ -10,6 +10,7 @@ from xep.binding import Attr, Child, ContentError, Name, Payload, Text
 from xep.file_sharing import FileSharing
 from xep.fluux_agent import NAMESPACE as AGENT
 from xep.fluux_agent.delegation import Delegation
+from xep.fluux_agent.grant import SignedReceipt
 
 NAMESPACE: Final = f"{AGENT}#execute"
 
@@ -139,7 +140,7 @@ class Usage(Payload, frozen=True, kw_only=True):
 
 class Result(Payload, frozen=True, kw_only=True):
     """The result of a skill. ``is_error`` means that it ran and reports an error, which is an
-    answer, not a failure.
+    answer, not a failure. ``receipt`` is there when another agent has delegated the work.
     """
 
     xml = Name(NAMESPACE, "result")
@@ -148,6 +149,7 @@ class Result(Payload, frozen=True, kw_only=True):
     is_error: Annotated[bool, Attr(always=True)] = False
     outputs: Annotated[tuple[Output, ...], Child()] = ()
     usage: Annotated[Usage | None, Child()] = None
+    receipt: Annotated[SignedReceipt | None, Child()] = None
 
 
 class Accepted(Payload, frozen=True, kw_only=True):

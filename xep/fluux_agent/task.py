@@ -12,6 +12,7 @@ from xep.fluux_agent import NAMESPACE as AGENT
 from xep.fluux_agent.confirm import Confirm
 from xep.fluux_agent.errors import Condition
 from xep.fluux_agent.execute import Output, Result, State
+from xep.fluux_agent.grant import SignedReceipt
 from xep.result_sets import ResultSet
 from xep.stanza_error import StanzaError
 
@@ -102,6 +103,7 @@ class Failure(Payload, frozen=True, kw_only=True):
     """Why a task failed or was rejected, with the conditions of a stanza error.
 
     ``repeatable`` says that the same work may be requested again without having an effect twice.
+    ``receipt`` is there when another agent has delegated the work.
     """
 
     xml = Name(NAMESPACE, "failure")
@@ -109,6 +111,7 @@ class Failure(Payload, frozen=True, kw_only=True):
     repeatable: Annotated[bool, Attr(always=True)] = False
     conditions: Annotated[tuple[Condition, ...], Child()] = ()
     texts: Annotated[tuple[FailureText, ...], Child()] = ()
+    receipt: Annotated[SignedReceipt | None, Child()] = None
 
     @classmethod
     def of(cls, error: StanzaError, *, repeatable: bool = False) -> "Failure":

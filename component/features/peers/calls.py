@@ -6,6 +6,8 @@ peer's task by its events, and asks for it when an event may have been lost: aft
 and once a minute. Questions of the peer wake the task here, which asks its own principal.
 """
 
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final, Literal
 
@@ -19,6 +21,8 @@ from component.agent_addresses import canonical_address
 from component.budget.protocol import Amount
 from component.config.peers import Peer
 from component.features.peers import rows
+from component.features.peers.grants import PeerGrants
+from component.features.peers.receipts import Receipts
 from component.features.peers.requests import (
     Left,
     allotted,
@@ -37,6 +41,7 @@ from component.skills.context import Context
 from component.skills.errors import Denied, SkillInterrupted
 from component.skills.foreign_texts import clean
 from component.skills.inputs import Arguments
+from component.skills.operations import Parked
 from component.skills.outputs import SkillResult
 from component.skills.skill import Invoke
 from component.store.database import Database
@@ -47,9 +52,9 @@ from xep.binding import ContentError, Payload, encode, read
 from xep.data_forms import Form
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm, Decision, parameters_of
-from xep.fluux_agent.errors import Retry
+from xep.fluux_agent.errors import GrantRequired, Retry
 from xep.fluux_agent.execute import Accepted, Execute, Result
-from xep.fluux_agent.task import AnswerParams, Cancel, Failure, InputAnswer, Task
+from xep.fluux_agent.task import AnswerParams, Cancel, Failure, InputAnswer, Task, Tasks
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
@@ -67,11 +72,13 @@ _MESSAGES: Final = frozenset(("chat", "normal", "headline"))
 class PeerCalls:
     """Sends the calls of this instance, and receives what peers report."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, grants: PeerGrants, receipts: Receipts) -> None:
         self._kernel = kernel
+        self.grants, self.receipts = grants, receipts
         self._storage = kernel.storage
         self._service = kernel.tasks.service
         self._followers: dict[str, _Follower] = {}
+        self._demanding: set[str] = set()  # peers that want a grant for all that they do
         self._work = anyio.Event()
         self._work.set()
         self.is_connected = anyio.Event()
@@ -97,19 +104,24 @@ class PeerCalls:
             sender = canonical_address(JID.parse(context.address))
             new, execute = new_call(peer, skill, arguments, context, sender)
             left = await self._left(context)
-            if pattern(peer.read_only).fullmatch(skill) and not (
-                has_limits(peer) or left != Left()
-            ):
-                answer = await self._at_once(peer, new, execute)
-                if isinstance(answer, Result):
-                    return result_of(answer)
-                if answer is not None:
-                    new = msgspec.structs.replace(new, state="accepted", remote=answer.task)
-            begin = partial(self._begin, peer, new, execute, left)
             try:
-                await context.wait_for_event(new.id, begin)
-            finally:  # after the commit: an operation of the database runs in another thread
+                if self._needs_no_row(peer, skill, context):
+                    # What the peer reports before the call is stored must not be lost.
+                    self._followers[new.id] = _Follower(self, self._kernel, new)
+                    answer = await self._at_once(peer, new, execute)
+                    if isinstance(answer, Result):
+                        del self._followers[new.id]
+                        return result_of(answer)
+                    if answer is not None:
+                        new = msgspec.structs.replace(new, state="accepted", remote=answer.task)
+                await context.wait_for_event(new.id, partial(self._begin, peer, new, execute, left))
+            except Parked:
+                # After the commit: an operation of the database runs in another thread.
                 self._work.set()
+                raise
+            except BaseException:
+                self._followers.pop(new.id, None)
+                raise
         if rows.is_asking(call):
             reply = await self._reply(peer, call, context)
             call_id = call.id
@@ -126,20 +138,40 @@ class PeerCalls:
             )
         raise error_of(outcome, peer.name)
 
+    def _needs_no_row(self, peer: Peer, skill: str, context: Context) -> bool:
+        """Return whether a call may be repeated, has no budget, and needs no grant.
+
+        Calls for other agents have rows: their receipts belong to ours.
+        """
+        return (
+            pattern(peer.read_only).fullmatch(skill) is not None
+            and context.delegation is None
+            and peer.name not in self._demanding
+            and not has_limits(peer)
+        )
+
     async def _at_once(self, peer: Peer, call: Call, execute: Execute) -> Result | Accepted | None:
         """Call a skill that may run again, without storing the call; None if there is no answer.
 
         Raises RemoteError.
         """
         to, from_ = JID.parse(call.address), JID.parse(call.sender)
+        call = msgspec.structs.replace(call, request=encode(execute))
         ask = self._kernel.stream.router.call_any
         try:
             answer = await ask(*("set", to, execute, (Result, Accepted)), from_=from_)
         except StanzaError as error:
             if not error.application or isinstance(error.application[0], Retry):
                 return None
-            raise error_of(failure_of(error), peer.name) from None
+            if isinstance(error.application[0], GrantRequired):
+                self._demanding.add(peer.name)
+                return None
+            failure = failure_of(error)
+            await self.receipts.ended(call, failure)
+            raise error_of(failure, peer.name) from None
         assert isinstance(answer, Result | Accepted)
+        if isinstance(answer, Result):
+            await self.receipts.ended(call, answer)
         return answer
 
     async def _left(self, context: Context) -> Left:
@@ -159,7 +191,12 @@ class PeerCalls:
     ) -> bool:
         """Store a call in the commit that lets its task wait. Raises RemoteError."""
         call = msgspec.structs.replace(call, owner=self._service.instance)
-        rows.add(database, allotted(database, peer, call, execute, left))
+        call = allotted(database, peer, call, execute, left)
+        rows.add(database, call)
+        sign = self.grants.signing(call) if call.state == "unanswered" else None
+        if sign is not None:
+            with suppress(StanzaError):  # the follower ends the call with this error
+                sign(database)
         return rows.is_pending(database, call.id)
 
     async def spent(self, task: str) -> Amount:
@@ -225,8 +262,12 @@ class PeerCalls:
     async def _start_followers(self, group: TaskGroup) -> None:
         me = self._service.instance
         for call in await self._storage.write(lambda db: rows.open_calls(db, me)):
-            if call.id not in self._followers:
-                follower = self._followers[call.id] = _Follower(self, self._kernel, call.id)
+            follower = self._followers.get(call.id)
+            if follower is None:
+                follower = self._followers[call.id] = _Follower(self, self._kernel, call)
+                follower.has_missed = call.state == "accepted"
+            if not follower.is_started:
+                follower.is_started = True
                 group.start_soon(self._follow, follower)
 
     async def _follow(self, follower: "_Follower") -> None:
@@ -246,7 +287,7 @@ class PeerCalls:
         """Ask for the tasks of peers again: their events may have been lost."""
         self.is_connected.set()
         for follower in self._followers.values():
-            follower.is_behind = True
+            follower.is_behind = follower.has_missed = True
             follower.wake()
 
     def disconnected(self) -> None:
@@ -294,10 +335,8 @@ class PeerCalls:
             )
             return
         follower = self._followers.get(stanza.text_of("thread") or "")
-        if follower is not None:
-            call = await self._storage.read(lambda db: rows.load(db, follower.call))
-            if call is not None and JID.parse(call.address) == request.principal:
-                follower.reported(news)
+        if follower is not None and follower.address == request.principal:
+            follower.reported(news)
 
     def requeued(self, principals: tuple[str, ...]) -> None:
         """Let the tasks of these principals go on that waited for a peer."""
@@ -308,8 +347,10 @@ class PeerCalls:
 class _Follower:
     """Sends one call, and follows it to its end."""
 
-    def __init__(self, calls: PeerCalls, kernel: Kernel, call: str) -> None:
-        self.call = call
+    def __init__(self, calls: PeerCalls, kernel: Kernel, call: Call) -> None:
+        self.call = call.id
+        self.address = JID.parse(call.address)
+        self.is_started = False
         self._calls = calls
         self._kernel = kernel
         self._storage = kernel.storage
@@ -318,6 +359,8 @@ class _Follower:
         self._revision = -1
         self.is_behind = True
         """Whether an event may have been lost, so that the peer has to be asked."""
+        self.has_missed = False
+        """Whether a question may have been lost of a task that the peer's task has started."""
         self._began = anyio.current_time()
         self._unsure = False
         """Whether the peer may have got the request."""
@@ -381,7 +424,7 @@ class _Follower:
             if not is_wanted and not self._unsure:
                 await self._end(failure_of(errors.remote_failure(repeatable=True)))
                 return None
-            request = read(call.request, Execute)
+            request = await self._calls.grants.signed(call)
             answer = await ask("set", payload=request, expected=(Result, Accepted))
             self._wait = _FIRST_WAIT_S
             if isinstance(answer, Result):
@@ -403,7 +446,12 @@ class _Follower:
             self.is_behind = False
             task = Task(id=call.remote or "")
             try:
-                await self._take(await ask("get", payload=task, expected=(Task,)))
+                answer = await ask("get", payload=task, expected=(Task,))
+                if self.has_missed:
+                    await self._take_questions(call, ask)
+                    self.has_missed = False
+                assert isinstance(answer, Task)
+                await self._take(answer)
             except StanzaError:
                 self.is_behind = True
                 raise
@@ -427,16 +475,27 @@ class _Follower:
     async def _take(self, news: Task | Confirm) -> None:
         """Take what the peer says about its task, or asks."""
         if isinstance(news, Confirm):
-            await self._ask(encode(news))
+            await self._ask(news)
             return
         call = await self._storage.read(lambda db: rows.load(db, self.call))
         if call is None:
             return
         if news.state == "input-required" and news.input is not None:
-            await self._ask(encode(news))
+            await self._ask(news)
         elif news.id == call.remote and (news.revision or 0) >= self._revision:
             self._revision = news.revision or 0
             await self._take_task(call, news)
+
+    async def _take_questions(self, call: Call, ask: Callable[..., Awaitable[Payload]]) -> None:
+        """Take what the tasks ask that the peer's task has started."""
+        waiting = await ask("get", payload=Tasks(state="input-required"), expected=(Tasks,))
+        assert isinstance(waiting, Tasks)
+        for listed in waiting.tasks:
+            if listed.thread == call.id and listed.id != call.remote:
+                task = await ask("get", payload=Task(id=listed.id), expected=(Task,))
+                assert isinstance(task, Task)
+                if task.confirm is not None or task.input is not None:
+                    await self._ask(task.confirm or task)
 
     async def _take_task(self, call: Call, task: Task) -> None:
         match task.state:
@@ -446,14 +505,19 @@ class _Follower:
                 cancelled = failure_of(errors.remote_failure(repeatable=False))
                 await self._end(task.failure or cancelled)
             case "input-required" if task.confirm is not None:
-                await self._ask(encode(task.confirm))
+                await self._ask(task.confirm)
             case "running" if task.progress is not None:
                 await self._kernel.tasks.service.report(call.task, task.progress)
 
-    async def _ask(self, question: str) -> None:
+    async def _ask(self, question: Task | Confirm) -> None:
         call = await self._storage.read(lambda db: rows.load(db, self.call))
-        if call is not None and call.question != question:
-            await self._change(question=question, reply=None)
+        if call is None:
+            return
+        asked = read(call.question, Task, Confirm) if call.question else None
+        if isinstance(asked, Confirm) and asked.id == question.id:
+            return
+        if call.question != encode(question):
+            await self._change(question=encode(question), reply=None)
 
     async def _refused(self, call: Call, error: StanzaError) -> float | None:
         """Handle an error of the peer, or of a server on the way to it."""
@@ -490,8 +554,15 @@ class _Follower:
             costs["tokens"] = usage.tokens_in + (usage.tokens_out or 0)
             costs["output"] = usage.tokens_out or 0
         # Otherwise it counts with all that it was allowed.
+        call = await self._storage.read(lambda db: rows.load(db, self.call))
+        receipt = None if call is None else await self._calls.receipts.ended(call, outcome)
         await self._change(
-            state="ended", outcome=encode(outcome), unknown=unknown, question=None, **costs
+            state="ended",
+            outcome=encode(outcome),
+            unknown=unknown,
+            question=None,
+            receipt=receipt,
+            **costs,
         )
 
     async def _change(self, **values: str | float | None) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from component.features.peers import grant_rows
 from component.store import waiters
 from component.store.database import Database
 from component.store.schema import Table
@@ -55,7 +56,8 @@ TABLES: Final = (
             paid_by TEXT NOT NULL,
             usd DOUBLE PRECISION,
             tokens BIGINT,
-            output BIGINT NOT NULL DEFAULT 0
+            output BIGINT NOT NULL DEFAULT 0,
+            receipt TEXT
         """,
         indexes={
             "peer_calls_task": "(task)",
@@ -65,6 +67,7 @@ TABLES: Final = (
         },
         kept="part of a task",
     ),
+    *grant_rows.TABLES,
 )
 
 
@@ -128,6 +131,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         paid_by: the task or turn whose budget pays.
         usd: what it may cost in US dollars, and after its end what it has cost; None if there is
             no limit. `tokens` likewise, of which `output` were answers.
+        receipt: what the peer has signed about the end, if that is valid.
     """
 
     id: str
@@ -149,6 +153,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     usd: float | None = None
     tokens: int | None = None
     output: int = 0
+    receipt: str | None = None
 
     def result(self) -> Result | Failure | None:
         """Return the outcome, decoded; None before the end."""
@@ -254,6 +259,25 @@ def costs_of_day(database: Database, peer: str) -> Costs:
         f"{_COSTS} FROM peer_calls WHERE peer = ? AND created >= ?", (peer, midnight)
     ).fetchone() or (0, 0, 0)
     return Costs(float(row[0]), int(row[1]), int(row[2]))
+
+
+def calls_of(database: Database, task: str) -> Sequence[Call]:
+    """Return the calls of a task, in the order of their ids."""
+    found = database.execute(
+        f"SELECT {_COLUMNS} FROM peer_calls WHERE task = ? ORDER BY id",  # noqa: S608 - names
+        (task,),
+    ).fetchall()
+    return [Call(**dict(zip(Call.__struct_fields__, row, strict=True))) for row in found]
+
+
+def receipts_of(database: Database, task: str) -> tuple[str, ...]:
+    """Return the receipts of peers about calls of a task, and of those that it has started."""
+    found = database.execute(
+        "SELECT receipt FROM peer_calls WHERE receipt IS NOT NULL"
+        " AND (task = ? OR task IN (SELECT id FROM tasks WHERE parent = ?)) ORDER BY id",
+        (task, task),
+    ).fetchall()
+    return tuple(row[0] for row in found)
 
 
 def is_wanted(database: Database, call: Call) -> bool:

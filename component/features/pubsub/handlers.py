@@ -126,9 +126,15 @@ class PubSubHandler:
     def routes(self) -> tuple[IQRoute, ...]:
         """Return the routes of this handler."""
         return (
-            IQRoute("get", Pubsub, at_node(self._service, self.get), FEATURES),
+            IQRoute(
+                *("get", Pubsub, at_node(self._service, self.get), FEATURES),
+                for_all=self._is_public,
+            ),
             IQRoute("set", Pubsub, at_node(self._service, self.set)),
         )
+
+    def _is_public(self, asked: Pubsub) -> bool:
+        return asked.items is not None and self._service.is_public(asked.items.node)
 
     async def get(self, who: Requester, asked: Pubsub) -> Pubsub:
         """Answer a request of type get (§5.6, §5.7, §6.3 to §6.5). Raises StorageError, too."""

@@ -6,14 +6,17 @@ Callers send many requests that differ only in their content. The result for a h
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
+from xml.etree.ElementTree import Element
 
 from component.link.router.addresses import Addresses
 from component.link.router.replies import head_of
-from component.link.router.table import Host, IQRoute, Table
+from component.link.router.table import Host, IQRoute, Request, Table
+from xep.binding import ContentError, Payload
 from xep.binding.decoder import decoder_for
 from xep.jid import JID, JIDError
 from xep.stanza import Incoming
+from xep.stanza_error import StanzaError
 
 _REMEMBERED: Final = 4096
 _LONGEST_SENDER: Final = 256
@@ -133,6 +136,31 @@ class ResolvedRoute(RequestHead):
         self.reply = reply
 
 
+def _for_all(found: ResolvedRoute, route: IQRoute, senders: Senders) -> ResolvedRoute:
+    """Return the route for a sender who is not admitted: it serves what everybody may ask for."""
+    decode, handle, is_for_all = found.decode, route.handler, route.for_all
+    assert is_for_all is not None, "the caller has checked it"
+
+    def refusal() -> StanzaError:
+        senders.refused(found.sender.principal_text)
+        return StanzaError("service-unavailable")
+
+    def decode_or_refuse(element: Element) -> Payload:
+        try:
+            decoded: Payload = decode(element)
+        except ContentError:
+            raise refusal() from None
+        return decoded
+
+    def handle_or_refuse(request: Request[Any]) -> Any:
+        if not is_for_all(request.payload):
+            raise refusal()
+        return handle(request)
+
+    found.decode, found.handler = decode_or_refuse, handle_or_refuse
+    return found
+
+
 class RouteResolver:
     """Finds the route of each request.
 
@@ -169,7 +197,14 @@ class RouteResolver:
         if host is not None and child is not None:
             route = self._table.iq(host, type_, child)
         found = RequestHead(self._senders.of(sender), address, host, child, route)
-        if host is None or route is None or not found.sender.admitted:
+        if host is None or route is None or found.sender.jid is None:
             return found
+        if not found.sender.admitted:
+            if route.for_all is None:
+                return found
+            reply = head_of("iq", "result", sender or None, to or str(addresses.default))
+            return _for_all(
+                ResolvedRoute(found, route, host, f"{reply} id='"), route, self._senders
+            )
         reply = head_of("iq", "result", sender or None, to or str(addresses.default))
         return ResolvedRoute(found, route, host, f"{reply} id='")

@@ -62,6 +62,8 @@ class IQRoute(msgspec.Struct, frozen=True):
     ``features`` are the disco features that serving it announces at its hosts (XEP-0030 §3.1). A
     request is counted by the admission gate only if its handler suspends. ``place_first`` says that
     it is counted before it is handled, because the handler changes something before it suspends.
+    ``for_all`` says of a payload whether it is served for senders whom the policy does not admit,
+    too; without it, nothing is.
     """
 
     type: Literal["get", "set"]
@@ -70,6 +72,7 @@ class IQRoute(msgspec.Struct, frozen=True):
     features: tuple[str, ...] = ()
     hosts: frozenset[Host] = BOTH
     place_first: bool = False
+    for_all: Callable[[Any], bool] | None = None
 
 
 class StanzaRoute(msgspec.Struct, frozen=True):

@@ -198,3 +198,10 @@ def test_the_kinds_on_the_command_line_are_those_of_events() -> None:
 def test_lines_are_promised_as_json_lines(command: RunCommand, name: str) -> None:
     assert "Print JSON, one object per line." in command("audit", name, "--help").output
     assert "one object a line" not in command("audit", "verify", "--help").output
+
+
+def test_a_trace_of_unknown_work_is_said(recorded: Path) -> None:
+    result = run(recorded, "trace", "9f86d081884c7d659a2feaa0c55ad015")
+    assert result.exit_code == 1
+    assert "There is no task and no trace '9f86d081884c7d659a2feaa0c55ad015' here." in result.output
+    assert run(recorded, "trace", "x", "--json").output == "[]\n"

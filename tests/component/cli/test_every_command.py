@@ -82,6 +82,10 @@ CASES: Mapping[str, Case] = {
     "notifications list": Case(),
     "notifications drop": Case(("all", "--person", "juliet@localhost")),
     "notifications quiet": Case(("--person", "juliet@localhost", "--hours", "22:00-07:00")),
+    "grants list": Case(),
+    "grants revoke": Case(("5e88",), "There is no grant '5e88'."),
+    "grants new-keys": Case(),
+    "audit trace": Case(("t-1",)),
     "audit verify": Case(),
     "audit tail": Case(json="lines"),
     "audit query": Case(json="lines"),
@@ -144,6 +148,9 @@ service = "pubsub.localhost"
 node = "builds"
 principal = "juliet@localhost"
 goal = "Say which build failed."
+[[peer]]
+name = "research"
+jid = "agent.example.net"
 """
 EXAMPLES = Path(__file__).parents[3] / "examples" / "skills"
 

@@ -43,6 +43,7 @@ LIBRARIES = {
     "httpx2",
     "hypercorn",
     "jmespath",
+    "joserfc",
     "jsonschema_rs",
     "markdown_it",
     "openai",

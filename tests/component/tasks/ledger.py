@@ -64,6 +64,7 @@ class Ledger:
         self.asked: list[str] = []
         self.limits = TaskLimits(retention_s=DAY / 1000)
         self.instance = "this instance"
+        self.make_receipt = None
         self._database = database or InMemory()
         self.dialect: Dialect = self._database.dialect
         self.skew = 0

@@ -13,6 +13,8 @@ from xep.data_forms import Form
 from xep.fluux_agent import NAMESPACE, errors
 from xep.fluux_agent.task import InputAnswer, Task
 
+digests = st.from_regex(r"[A-Za-z0-9_-]{43}", fullmatch=True)
+jws = st.from_regex(r"[A-Za-z0-9_-]{1,9}(\.[A-Za-z0-9_-]{1,9}){2}", fullmatch=True)
 identifiers = st.from_regex(r"[A-Za-z0-9._~-]{1,128}", fullmatch=True)
 skill_names = st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,9}(\.[A-Za-z0-9_-]{1,9})?", fullmatch=True)
 texts = st.text(xml_characters, min_size=1, max_size=20)
@@ -53,6 +55,10 @@ class _Fitting(Fit):
                 return skill_names
             case "SkillDescription.schemas":
                 return _few(field, 0, 2)
+            case "SignedGrant.jws" | "SignedReceipt.jws":
+                return jws
+            case "GrantStatus.digest" | "Key.x":
+                return digests
             case "Failure.conditions":
                 return _few(field, 1, 2)
             case "Progress.fraction":

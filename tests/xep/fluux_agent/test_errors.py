@@ -46,6 +46,13 @@ TABLE = [
         "cancel",
         errors.DelegationUnavailable(),
     ),
+    (errors.grant_required(), "not-authorized", "auth", errors.GrantRequired()),
+    (
+        errors.invalid_grant("expired", "It has expired."),
+        "forbidden",
+        "auth",
+        errors.InvalidGrant(reason="expired"),
+    ),
     (errors.denied(), "not-allowed", "cancel", errors.Denied()),
     (errors.confirmation_expired(), "not-acceptable", "modify", errors.ConfirmationExpired()),
     (errors.input_expired(), "not-acceptable", "modify", errors.InputExpired()),

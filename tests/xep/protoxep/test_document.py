@@ -141,6 +141,8 @@ MADE = [
     errors.forbidden("x"),
     errors.mode_unavailable("async"),
     errors.delegation_unavailable(),
+    errors.grant_required(),
+    errors.invalid_grant("expired", "x"),
     errors.confirmation_unavailable(),
     errors.denied(),
     errors.confirmation_expired(),

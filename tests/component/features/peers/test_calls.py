@@ -180,8 +180,9 @@ async def test_what_a_person_has_approved_here_is_not_asked_again_for_the_peer(
 
 
 @skill(read_only=True, open_world=False)
-async def ask_further(context: Context, name: str, params: dict[str, str]) -> str:
-    """Have another agent do something."""
+async def ask_further(context: Context, name: str, params: dict[str, str], after_s: int = 0) -> str:
+    """Have another agent do something, after some seconds."""
+    await anyio.sleep(after_s)
     (result,) = await context.wait([await context.start(name, params)])
     return result.text or result.reason
 
@@ -205,9 +206,9 @@ async def three(
         yield a, b, c, a.peer(ROMEO)
 
 
-async def ask_c(romeo: Peer, name: str, **params: str) -> None:
+async def ask_c(romeo: Peer, name: str, *, after_s: int = 0, **params: str) -> None:
     given = msgspec.json.encode(params).decode()
-    await romeo.say(f"/run b.ask_further name={name} params={given}")
+    await romeo.say(f"/run b.ask_further name={name} after_s={after_s} params={given}")
 
 
 def confirmation_from(kit: Kit, agent: str) -> Confirm:
@@ -248,6 +249,23 @@ async def test_an_agent_in_between_does_not_ask_twice(tmp_path: Path) -> None:
         await romeo.say("no")
         await ended(romeo)
         assert DONE == []
+
+
+async def test_a_question_that_was_lost_on_the_way_is_found_after_a_reconnect(
+    tmp_path: Path,
+) -> None:
+    DONE.clear()
+    async with three(tmp_path, erase) as (a, _, _, romeo):
+        await ask_c(romeo, "c.erase", file="b.txt", after_s=30)
+        await a.advance(20)
+        await a.kill()
+        await a.advance(60)
+        await a.start()
+        await romeo.hear("b.txt")
+        await a.advance(60)
+        await romeo.say("yes")
+        assert text_of((await ended(romeo)).result) == "b.txt is gone."
+        assert DONE == ["b.txt"]
 
 
 async def test_cancelling_reaches_every_agent(tmp_path: Path) -> None:

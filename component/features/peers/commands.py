@@ -1,0 +1,112 @@
+"""The command about grants and keys, for admins."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Annotated, Literal
+
+import msgspec
+
+from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline
+from component.features.peers import grant_rows
+from component.store.database import Database
+from component.store.storage import Storage
+from xep.jid import JID
+
+
+class GrantParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The parameters of the command.
+
+    Args:
+        do: list the grants for calls of peers, revoke one, or make new keys for all agents.
+        grant: With revoke: the identifier of the grant.
+    """
+
+    do: Annotated[Literal["list", "revoke", "new-keys"], msgspec.Meta(title="Action")] = "list"
+    grant: str = ""
+
+
+GRANTS = Outline(
+    name="grants",
+    title="Grants",
+    about="list what other agents may do for people of this one, revoke it, or make new keys",
+    params=GrantParams,
+    who="admin",
+)
+
+
+class GrantRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A grant, as programs get it. `expires` is in UTC, in the format of RFC 3339."""
+
+    id: str
+    state: str
+    task: str
+    agent: str
+    person: str
+    peer: str
+    skills: str
+    expires: str
+
+
+class GrantCommands:
+    """The command about grants and keys."""
+
+    def __init__(self, storage: Storage, agents: Sequence[JID]) -> None:
+        self._storage = storage
+        self._agents = agents
+
+    def commands(self) -> tuple[AnyCommand, ...]:
+        """Return all of them."""
+        return (GRANTS.done_by(self._run),)
+
+    async def _run(self, _asking: Asking, params: GrantParams) -> CommandResult:
+        match params.do:
+            case "revoke":
+                if not await self._storage.write(partial(grant_rows.revoke, grant=params.grant)):
+                    raise CommandError(f"There is no grant {params.grant[:80]!r}.", "grant")
+                return CommandResult(
+                    f"Revoked {params.grant}. Agents that ask about it are told so at once; those"
+                    " that do not ask go on until it expires, unless you cancel its task."
+                )
+            case "new-keys":
+                await self._storage.write(self._roll)
+                return CommandResult(
+                    "All agents have new keys. The old ones stay published until the grants that"
+                    " they have signed have expired."
+                )
+        found = await self._storage.read(_listed)
+        text = "\n".join(_line(one) for one in found) or "There are no grants."
+        return CommandResult(text, found)
+
+    def _roll(self, database: Database) -> None:
+        for agent in self._agents:
+            grant_rows.current_key(database, str(agent), roll=True)
+
+
+def _listed(database: Database) -> list[GrantRow]:
+    rows = []
+    for one in grant_rows.issued(database):
+        found = grant_rows.state_of(database, one.digest)
+        rows.append(_row(one, found[1] if found else "ended"))
+    return rows
+
+
+def _row(one: grant_rows.Issued, state: str) -> GrantRow:
+    expires = datetime.fromtimestamp(one.expires // 1000, UTC)
+    return GrantRow(
+        id=one.id,
+        state=state,
+        task=one.task,
+        agent=one.issuer,
+        person=one.subject,
+        peer=one.audience,
+        skills=one.skills,
+        expires=f"{expires:%Y-%m-%dT%H:%M:%SZ}",
+    )
+
+
+def _line(row: GrantRow) -> str:
+    return (
+        f"{row.id} {row.state}: {row.peer} may use {row.skills} for {row.person}"
+        f" until {row.expires} (task {row.task})"
+    )

@@ -1,0 +1,216 @@
+"""The keys of our agents, and the grants that they have made: the tables, and every statement.
+
+All instances share the keys. A key signs for `KEY_LIFETIME_MS`; then another one is made. The old
+one stays published until the last grant that it has signed has ended, and can sign for as long as
+grants of others name it.
+
+Functions take the `Database` of one operation.
+"""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Final, Literal
+
+import msgspec
+
+from component import system
+from component.grants import Budget, Grant, SigningKey, digest, write_grant
+from component.grants.verification import TOLERANCE_S
+from component.store.database import Database
+from component.store.schema import Table
+
+KEY_LIFETIME_MS: Final = 30 * 86_400_000
+_KEPT_MS: Final = 7 * 86_400_000
+"""How long an old key can sign for grants of others, which have named it."""
+
+TABLES: Final = (
+    Table(
+        name="agent_keys",
+        columns="""
+            agent TEXT {C} NOT NULL,
+            kid TEXT {C} NOT NULL,
+            x TEXT NOT NULL,
+            d TEXT NOT NULL,
+            created BIGINT NOT NULL,
+            retired BIGINT,
+            ends BIGINT NOT NULL,
+            PRIMARY KEY (agent, kid)
+        """,
+        kept="the keys of our agents",
+    ),
+    Table(
+        name="peer_grants",
+        columns="""
+            digest TEXT {C} PRIMARY KEY,
+            id TEXT {C} NOT NULL UNIQUE,
+            task TEXT NOT NULL REFERENCES tasks ON DELETE CASCADE,
+            call TEXT {C} NOT NULL,
+            issuer TEXT NOT NULL,
+            subject TEXT NOT NULL,
+            audience TEXT NOT NULL,
+            skills TEXT NOT NULL,
+            expires BIGINT NOT NULL,
+            budget_usd TEXT,
+            budget_tokens BIGINT,
+            revoked BIGINT
+        """,
+        indexes={"peer_grants_task": "(task)", "peer_grants_call": "(call)"},
+        kept="part of a task",
+    ),
+)
+
+
+class StoredKey(msgspec.Struct, frozen=True):
+    """A key of an agent. `created` and `retired` are in milliseconds since 1970; it is published
+    until `ends`, if it is retired.
+    """
+
+    kid: str
+    x: str
+    d: str
+    created: int
+    retired: int | None = None
+    ends: int = 0
+
+    @property
+    def key(self) -> SigningKey:
+        """The key itself."""
+        return SigningKey(x=self.x, d=self.d)
+
+
+_KEY: Final = ", ".join(StoredKey.__struct_fields__)
+
+
+def keys(database: Database, agent: str) -> Sequence[StoredKey]:
+    """Return the published keys of an agent, the newest last."""
+    found = database.execute(
+        f"SELECT {_KEY} FROM agent_keys WHERE agent = ? AND (retired IS NULL OR ends > ?)"  # noqa: S608 - names
+        " ORDER BY created, kid",
+        (agent, database.now),
+    ).fetchall()
+    return [StoredKey(*row) for row in found]
+
+
+def current_key(database: Database, agent: str, *, roll: bool = False) -> StoredKey:
+    """Return the key that signs for an agent; make one if there is none, or the last one is old, or
+    with `roll`.
+    """
+    row = database.execute(
+        f"SELECT {_KEY} FROM agent_keys WHERE agent = ? AND retired IS NULL"  # noqa: S608 - names
+        " ORDER BY created DESC, kid",
+        (agent,),
+    ).fetchone()
+    now = database.now
+    last = None if row is None else StoredKey(*row)
+    if last is not None and not roll and now < last.created + KEY_LIFETIME_MS:
+        return last
+    key = SigningKey.of(system.token_bytes(32))
+    made = StoredKey(key.public.kid, key.x, key.d, now)
+    database.execute(
+        "UPDATE agent_keys SET retired = ?, ends = CASE WHEN ends > ? THEN ends ELSE ? END"
+        " WHERE agent = ? AND retired IS NULL",
+        (now, now + _KEPT_MS, now + _KEPT_MS, agent),
+    )
+    database.execute(
+        "DELETE FROM agent_keys WHERE agent = ? AND retired IS NOT NULL AND ends <= ?", (agent, now)
+    )
+    database.execute(
+        f"INSERT INTO agent_keys (agent, {_KEY}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - names
+        (agent, *msgspec.structs.astuple(made)),
+    )
+    return made
+
+
+def key_named(database: Database, agent: str, kid: str) -> StoredKey | None:
+    """Return a key of an agent by its name; None if there is none any more."""
+    return next((one for one in keys(database, agent) if one.kid == kid), None)
+
+
+class Issued(msgspec.Struct, frozen=True):
+    """A grant that an agent of ours has made for a call, with instants in milliseconds since
+    1970.
+    """
+
+    digest: str
+    id: str
+    task: str
+    call: str
+    issuer: str
+    subject: str
+    audience: str
+    skills: str
+    expires: int
+    budget_usd: str | None
+    budget_tokens: int | None
+    revoked: int | None = None
+
+    @property
+    def budget(self) -> Budget:
+        """The most that the work may cost."""
+        usd = None if self.budget_usd is None else Decimal(self.budget_usd)
+        return Budget(usd=usd, tokens=self.budget_tokens)
+
+
+_ISSUED: Final = ", ".join(Issued.__struct_fields__)
+
+
+def issue(
+    database: Database, grant: Grant, key: StoredKey, agent: str, call: str, task: str
+) -> str:
+    """Sign a grant for a call, and store it; return it in its compact form."""
+    compact = write_grant(grant, key.key)
+    usd, tokens = grant.budget.usd, grant.budget.tokens
+    ends = (grant.exp + TOLERANCE_S) * 1000
+    row = Issued(
+        *(digest(compact), grant.jti, task, call, grant.iss, grant.sub, grant.aud),
+        *(" ".join(grant.skills), grant.exp * 1000, None if usd is None else str(usd), tokens),
+    )
+    marks = ", ".join("?" * len(Issued.__struct_fields__))
+    database.execute(
+        f"INSERT INTO peer_grants ({_ISSUED}) VALUES ({marks})",  # noqa: S608 - names
+        msgspec.structs.astuple(row),
+    )
+    database.execute(
+        "UPDATE agent_keys SET ends = CASE WHEN ends > ? THEN ends ELSE ? END"
+        " WHERE agent = ? AND kid = ?",
+        (ends, ends, agent, key.kid),
+    )
+    return compact
+
+
+def issued(database: Database, limit: int = 100) -> Sequence[Issued]:
+    """Return the latest grants."""
+    found = database.execute(
+        f"SELECT {_ISSUED} FROM peer_grants ORDER BY expires DESC, digest LIMIT ?",  # noqa: S608 - names
+        (limit,),
+    ).fetchall()
+    return [Issued(*row) for row in found]
+
+
+State = Literal["active", "ended", "revoked"]
+
+
+def state_of(database: Database, digest_: str) -> tuple[Issued, State] | None:
+    """Return a grant and its state by its digest; None if there is none."""
+    row = database.execute(
+        f"SELECT {', '.join(f'g.{name}' for name in Issued.__struct_fields__)}, t.state, c.state"  # noqa: S608 - names
+        " FROM peer_grants g JOIN tasks t ON t.id = g.task LEFT JOIN peer_calls c ON c.id = g.call"
+        " WHERE g.digest = ?",
+        (digest_,),
+    ).fetchone()
+    if row is None:
+        return None
+    *values, task, call = row
+    found = Issued(*values)
+    if found.revoked is not None:
+        return found, "revoked"
+    is_wanted = task in ("accepted", "running", "input-required") and call != "ended"
+    return found, "active" if is_wanted and found.expires > database.now else "ended"
+
+
+def revoke(database: Database, grant: str) -> bool:
+    """Revoke a grant by its identifier; return whether there is one."""
+    changed = database.execute(
+        "UPDATE peer_grants SET revoked = COALESCE(revoked, ?) WHERE id = ?", (database.now, grant)
+    )
+    return changed.rowcount > 0
