@@ -55,7 +55,7 @@ class GrantError(Exception):
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The most that the work may cost, in US dollars and in tokens of models; None is no limit."""
+    """The most that the work may cost, in US dollars and in tokens of models; None: any amount."""
 
     usd: Decimal | None = None
     tokens: int | None = None
@@ -69,7 +69,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
-    """The key that whoever uses a grant must have (RFC 7800 §3.2)."""
+    """The key that anybody who uses a grant must have (RFC 7800 §3.2)."""
 
     jwk: PublicKey
 

@@ -28,7 +28,7 @@ class Presented(msgspec.Struct, frozen=True, kw_only=True):
     """The request for which a chain of grants was presented.
 
     `sender` is as the servers stamped it, `receiver` the address that was asked. `deadline` and
-    `now` are in seconds since 1970; None is no deadline.
+    `now` are in seconds since 1970; None means that there is none.
     """
 
     delegation: Delegation

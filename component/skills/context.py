@@ -374,7 +374,7 @@ class Context:
     async def wait_for_event(self, event: str, is_pending: Callable[[Any], bool]) -> NoReturn:
         """Leave the function at this place, and run it again when something has happened.
 
-        For skills of the service itself: whoever commits what they wait for calls
+        For skills of the service itself. The code that commits what they wait for calls
         `component.store.waiters.wake_tasks` with the name of the event. `is_pending` is called with
         the database in the commit that lets the task wait, and returns whether it has not happened
         yet; if it has, the function runs again at once.

@@ -53,8 +53,8 @@ def check(request: Request, skill: Skill, policy: Policy) -> None:
 
 
 def budget_of(request: Request, task: str) -> TurnBudget | None:
-    """Return what pays for the work of a task and of all that it starts: the budget of whoever
-    started it, or that of a delegation; None if the task has one of its own.
+    """Return what pays for the work of a task and of all that it starts: the budget of the one
+    that started it, or that of a delegation; None if the task has one of its own.
     """
     context, delegation = request.caller_context, request.delegation
     if context.budget is not None or delegation is None:

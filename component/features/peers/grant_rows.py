@@ -127,8 +127,8 @@ def key_named(database: Database, agent: str, kid: str) -> StoredKey | None:
 
 
 class Issued(msgspec.Struct, frozen=True):
-    """A grant that an agent of ours has made for a call, with instants in milliseconds since
-    1970.
+    """A grant that an agent of this service has made for a call. Instants are in milliseconds
+    since 1970.
     """
 
     digest: str

@@ -83,7 +83,7 @@ class PeerGrants:
         return execute if sign is None else await self._storage.write(sign)
 
     async def status(self, asked: GrantStatus) -> GrantStatus:
-        """Return the state of a grant of ours. Raises StanzaError (``item-not-found``)."""
+        """Return the state of a grant made here. Raises StanzaError (``item-not-found``)."""
         found = await self._storage.read(lambda db: grant_rows.state_of(db, asked.digest))
         if found is None:
             raise StanzaError("item-not-found", "This agent has made no such grant.")
@@ -98,7 +98,7 @@ class PeerGrants:
 
 
 def _needs_grant(given: Delegation) -> bool:
-    """Return whether a grant of ours is missing, and no other one."""
+    """Return whether only the grant of this service is missing."""
     return len(given.via) - len(given.grants) == 1
 
 

@@ -18,5 +18,5 @@ class GrantHandler:
         )
 
     async def status(self, request: Request[GrantStatus]) -> GrantStatus:
-        """Return the state of a grant that an agent of ours has made."""
+        """Return the state of a grant that an agent of this service has made."""
         return await self._grants.status(request.payload)
