@@ -83,10 +83,6 @@ class Follower:
         known = {output.name: output for output in self.task.outputs}
         for part in parts:
             before = known.get(part.name)
-            expected = 0 if before is None or before.part is None else before.part + 1
-            if part.part != expected:
-                self.is_complete = False
-                continue
             text = part.text if before is None else before.text + part.text
             known[part.name] = msgspec.structs.replace(part, text=text)
         return tuple(known.values())

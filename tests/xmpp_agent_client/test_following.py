@@ -143,6 +143,15 @@ def test_an_old_confirmation_does_not_stay() -> None:
     assert (follower.task.confirmation, follower.task.question) == (None, None)
 
 
+def test_the_end_is_complete_whatever_was_lost_before() -> None:
+    follower = Follower(task(0))
+    follower.take_event(EVENTS[2])
+    assert not follower.is_complete
+    follower.take_event(EVENTS[-1])
+    assert follower.is_complete
+    assert follower.task.outputs == ()
+
+
 def test_a_question_is_told_after_the_state_that_asks_it() -> None:
     follower = Follower(task(1))
     follower.take_event(task(2, state="input-required", question=QUESTION))
