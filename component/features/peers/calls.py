@@ -6,8 +6,9 @@ peer's task by its events, and asks for it when an event may have been lost: aft
 and once a minute. Questions of the peer wake the task here, which asks its own principal.
 """
 
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import anyio
 import msgspec
@@ -45,7 +46,7 @@ from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm, Decision
 from xep.fluux_agent.errors import CONDITIONS, Retry
 from xep.fluux_agent.execute import Accepted, Execute, Result
-from xep.fluux_agent.task import AnswerParams, Cancel, Failure, InputAnswer, Task
+from xep.fluux_agent.task import AnswerParams, Cancel, Failure, InputAnswer, Task, Tasks
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
@@ -350,14 +351,24 @@ class _Follower:
             return 0.0
         if self.is_behind:
             self.is_behind = False
-            task = Task(id=call.remote or "")
             try:
-                await self._take(await ask("get", payload=task, expected=(Task,)))
+                await self._catch_up(call, partial(ask, "get"))
             except StanzaError:
                 self.is_behind = True
                 raise
         self._wait = _FIRST_WAIT_S
         return _POLL_S
+
+    async def _catch_up(self, call: Call, get: Callable[..., Awaitable[Any]]) -> None:
+        """Ask for the task of the peer, and for open questions of tasks that the peer has started
+        for it.
+        """
+        await self._take(await get(payload=Task(id=call.remote or ""), expected=(Task,)))
+        waiting = await get(payload=Tasks(state="input-required"), expected=(Tasks,))
+        for one in waiting.tasks:
+            if one.thread == call.id and one.id != call.remote:
+                found = await get(payload=Task(id=one.id), expected=(Task,))
+                await self._take(found if found.confirm is None else found.confirm)
 
     async def _send_reply(self, call: Call, to: JID, from_: JID) -> None:
         reply = read(call.reply or "", InputAnswer, Decision)
@@ -374,6 +385,8 @@ class _Follower:
             # It was decided otherwise, or has expired: the task of the peer says what follows.
             _log.info("a peer does not take an answer", peer=call.peer, reason=str(error))
         await self._change(question=None, reply=None)
+        # Another question may have come meanwhile, and replaced this one.
+        self.is_behind = True
 
     async def _take(self, news: Task | Confirm) -> None:
         """Take what the peer says about its task, or asks."""
