@@ -19,6 +19,12 @@ def effect(line: str) -> None:
         os.fsync(file.fileno())
 
 
+async def wait_at_gate(label: str) -> None:
+    async with await anyio.connect_tcp("127.0.0.1", GATE_PORT) as gate:
+        await gate.send(f"{label}\n".encode())
+        await gate.receive()
+
+
 @skill(read_only=True, open_world=False)
 def search(words: str) -> str:
     """Search the archive."""
@@ -26,8 +32,15 @@ def search(words: str) -> str:
 
 
 @skill(read_only=True, open_world=False)
-async def choose(context: Context) -> str:
-    """Ask for a year."""
+async def choose(context: Context, label: str = "") -> str:
+    """Ask for a year, after waiting at the gate if there is a label."""
+
+    async def wait(_key: str) -> bool:
+        await wait_at_gate(label)
+        return True
+
+    if label:
+        await context.step("wait", wait, bool, repeatable=True)
     schema = {
         "type": "object",
         "properties": {"year": {"type": "string"}},
@@ -54,8 +67,6 @@ async def collect(label: str, context: Context) -> str:
 
     await context.step("first", partial(do, "first"), str)
     await context.progress(0.5, f"half of {label}")
-    async with await anyio.connect_tcp("127.0.0.1", GATE_PORT) as gate:
-        await gate.send(f"{label}\n".encode())
-        await gate.receive()
+    await wait_at_gate(label)
     await context.step("second", partial(do, "second"), str)
     return f"{label} is complete."

@@ -172,6 +172,24 @@ def test_killed_agents_finish_the_work_and_nothing_is_done_twice(
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("killed", ["a", "b"])
+def test_a_question_reaches_the_person_although_an_agent_was_down_when_it_was_asked(
+    agents: Federation, romeo: SlixClient, gate: Gate, killed: str
+) -> None:
+    label = f"question-{killed}"
+    params = json.dumps({"label": label}, separators=(",", ":"))
+    say(romeo, agents.a.address, f"/run research.report call=archive.choose params={params}")
+    with gate.arrival(label) as waiting:
+        agents[killed].kill()
+        waiting.sendall(b"go")
+        assert waiting.recv(1) == b""
+    agents[killed].start()
+    hear(romeo, agents, "Of which year?")
+    say(romeo, agents.a.address, "1599")
+    hear(romeo, agents, "Report: That of 1599.")
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["b", "c"])
 def test_work_that_ends_while_its_server_is_down_is_reported(
     agents: Federation, romeo: SlixClient, gate: Gate, name: str

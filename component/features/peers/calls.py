@@ -9,7 +9,7 @@ and once a minute. Questions of the peer wake the task here, which asks its own 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import anyio
 import msgspec
@@ -388,7 +388,8 @@ class _Follower:
                 return
             with anyio.move_on_after(delay) as waiting:
                 await self._changed.wait()
-            self.is_behind |= waiting.cancelled_caught
+            if waiting.cancelled_caught:
+                self.is_behind = self.has_missed = True
 
     async def _step(self) -> float | None:
         """Do one thing; return the seconds until the next one, None at the end."""
@@ -444,19 +445,27 @@ class _Follower:
             return 0.0
         if self.is_behind:
             self.is_behind = False
-            task = Task(id=call.remote or "")
             try:
-                answer = await ask("get", payload=task, expected=(Task,))
-                if self.has_missed:
-                    await self._take_questions(call, ask)
-                    self.has_missed = False
-                assert isinstance(answer, Task)
-                await self._take(answer)
+                await self._catch_up(call, partial(ask, "get"))
             except StanzaError:
                 self.is_behind = True
                 raise
         self._wait = _FIRST_WAIT_S
         return _POLL_S
+
+    async def _catch_up(self, call: Call, get: Callable[..., Awaitable[Any]]) -> None:
+        """Ask for the task of the peer, and for open questions of tasks that the peer has started
+        for it.
+        """
+        await self._take(await get(payload=Task(id=call.remote or ""), expected=(Task,)))
+        if not self.has_missed:
+            return
+        waiting = await get(payload=Tasks(state="input-required"), expected=(Tasks,))
+        for one in waiting.tasks:
+            if one.thread == call.id and one.id != call.remote:
+                found = await get(payload=Task(id=one.id), expected=(Task,))
+                await self._take(found if found.confirm is None else found.confirm)
+        self.has_missed = False
 
     async def _send_reply(self, call: Call, to: JID, from_: JID) -> None:
         reply = read(call.reply or "", InputAnswer, Decision)
@@ -471,6 +480,8 @@ class _Follower:
             # It was decided otherwise, or has expired: the task of the peer says what follows.
             _log.info("a peer does not take an answer", peer=call.peer, reason=str(error))
         await self._change(question=None, reply=None)
+        # Another question may have come meanwhile, and replaced this one.
+        self.is_behind = self.has_missed = True
 
     async def _take(self, news: Task | Confirm) -> None:
         """Take what the peer says about its task, or asks."""
@@ -485,17 +496,6 @@ class _Follower:
         elif news.id == call.remote and (news.revision or 0) >= self._revision:
             self._revision = news.revision or 0
             await self._take_task(call, news)
-
-    async def _take_questions(self, call: Call, ask: Callable[..., Awaitable[Payload]]) -> None:
-        """Take what the tasks ask that the peer's task has started."""
-        waiting = await ask("get", payload=Tasks(state="input-required"), expected=(Tasks,))
-        assert isinstance(waiting, Tasks)
-        for listed in waiting.tasks:
-            if listed.thread == call.id and listed.id != call.remote:
-                task = await ask("get", payload=Task(id=listed.id), expected=(Task,))
-                assert isinstance(task, Task)
-                if task.confirm is not None or task.input is not None:
-                    await self._ask(task.confirm or task)
 
     async def _take_task(self, call: Call, task: Task) -> None:
         match task.state:
