@@ -587,3 +587,11 @@ async def test_what_is_no_chain_is_refused_without_a_request_to_anybody(
         answer = await bot.iq("set", request(chain))
         assert condition(answer) == "invalid-grant"
         assert not [xml for how, xml in c.stanzas if how == "received" and KEYS in xml]
+
+
+async def test_a_reload_demands_grants_from_now_on(tmp_path: Path) -> None:
+    async with with_bot(tmp_path) as (_, c, bot):
+        assert (await bot.iq("set", request([]))).payload(Result) is not None
+        bot_section = {"name": "b", "jid": BOT, "offers": ["*"], "origins": ["a.example"]}
+        await c.reload(settings("c", bot_section | {"requires": "grant"}))
+        assert condition(await bot.iq("set", request([]))) == "grant-required"
