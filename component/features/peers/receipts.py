@@ -4,6 +4,7 @@ All instances share the keys, and each remembers those of today.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Final, cast
 
 import anyio
@@ -40,7 +41,8 @@ from xep.stanza_error import StanzaError
 
 _log = structlog.get_logger("component.features.peers")
 
-_MOST_RECEIPTS: Final = 8
+_MOST_BYTES: Final = 8192
+"""The maximum size of the receipts of others in one of ours; they contain further ones."""
 _RETRY_S: Final = 30
 _DAY_S: Final = 86_400.0
 
@@ -84,7 +86,7 @@ class Receipts:
         usage = outcome.usage if isinstance(outcome, Result) else None
         further: tuple[str, ...] = ()
         if ending.database is not None:
-            further = rows.receipts_of(ending.database, ending.task)
+            further = _fitting(rows.receipts_of(ending.database, ending.task))
         receipt = Receipt(
             iss=agent,
             aud=str(request.principal),
@@ -98,7 +100,7 @@ class Receipts:
             trace=delegation.trace_id or None,
             grant=digest(delegation.grants[-1].jws) if delegation.grants else None,
             usage=Spent() if usage is None else msgspec.convert(usage, Spent, from_attributes=True),
-            receipts=further[:_MOST_RECEIPTS],
+            receipts=further,
         )
         return SignedReceipt(jws=write_receipt(receipt, key))
 
@@ -136,3 +138,9 @@ class Receipts:
             _log.warning("a receipt is about other work", peer=call.peer, call=call.id)
             return None
         return compact
+
+
+def _fitting(receipts: Sequence[str]) -> tuple[str, ...]:
+    """Return the first receipts that are not too large together."""
+    sizes = accumulate(map(len, receipts))
+    return tuple(one for one, size in zip(receipts, sizes, strict=True) if size <= _MOST_BYTES)

@@ -17,6 +17,7 @@ from component.grants import Grant, SigningKey, digest, read_grant, write_grant
 from component.grants.grant import Confirmation
 from component.grants.receipt import Receipt, read_receipt, write_receipt
 from component.skills import Context, Skill, skill
+from component.tasks.receipts import Ending
 from tests.component.features.peers.test_calls import (
     ended,
     execute,
@@ -59,6 +60,12 @@ def note(text: str) -> str:
     """Write something down."""
     RUNS.append(text)
     return f"Noted: {text}"
+
+
+@skill(read_only=True, open_world=False, inline=True)
+def quick() -> str:
+    """Answer at once."""
+    return "Here."
 
 
 @skill(read_only=True, open_world=False)
@@ -267,7 +274,8 @@ async def test_a_wrong_chain_is_refused_even_where_none_is_demanded(tmp_path: Pa
 
 
 async def test_a_peer_that_needs_grants_gets_nothing_without(tmp_path: Path) -> None:
-    async with with_bot(tmp_path, sources, note, requires="grant") as (_, _, bot):
+    async with with_bot(tmp_path, sources, quick, requires="grant") as (_, _, bot):
+        assert condition(await bot.iq("set", encode(Execute(skill="quick")))) == "grant-required"
         answer = await bot.iq("set", request([]))
         assert (condition(answer), answer.error().condition) == ("grant-required", "not-authorized")
         plain = Execute(skill="sources", params=(Param(name="topic", text="x"),))
@@ -293,17 +301,25 @@ async def test_an_agent_speaks_for_people_of_its_own_domain_only(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "issuer", ["juliet@a.example", "assistant@a.example", "helper@agent.a.example"]
+    ("issuer", "why"),
+    [
+        ("juliet@a.example", "does not speak for romeo@a.example"),
+        ("helper@agent.a.example", "does not speak for romeo@a.example"),
+        ("assistant@a.example", "has not published the key"),  # the domain has not
+    ],
 )
 async def test_an_account_that_publishes_keys_speaks_for_nobody(
-    tmp_path: Path, issuer: str
+    tmp_path: Path, issuer: str, why: str
 ) -> None:
-    async with with_bot(tmp_path, origins=["*"]) as (a, _, bot):
+    async with with_bot(tmp_path, origins=["*"]) as (a, c, bot):
         grant = (await first_grant(a, iss=issuer))[0]
         first = write_grant(grant, BOT_KEY)
         via = (JID.parse(issuer), JID.parse(BOT))
         answer = await bot.iq("set", request([first, second_grant(grant, first)], via=via))
         assert condition(answer) == "invalid-grant"
+        assert why in answer.error().text
+        sent = [parse(xml) for how, xml in c.stanzas if how == "received" and KEYS in xml]
+        assert {each.to for each in sent} <= {"a.example"}
 
 
 async def test_the_same_request_with_other_grants_is_a_conflict(tmp_path: Path) -> None:
@@ -490,20 +506,22 @@ async def test_a_receipt_that_is_not_the_peers_does_not_count_and_its_result_doe
     tmp_path: Path,
 ) -> None:
     async with three(tmp_path) as (a, b, _, romeo):
-        # B has a key that it does not publish.
-        forged = write_receipt(
-            Receipt(
+
+        def forged(ending: Ending) -> SignedReceipt:
+            """A receipt that is right, but for its key, which B does not publish."""
+            claims = Receipt(
                 iss=BOT,
                 aud=AGENT_A,
                 sub="romeo@a.example",
                 iat=1,
                 jti="x",
-                skill="s",
+                skill="ask_first",
                 state="completed",
-            ),
-            SigningKey.of(b"x" * 32),
-        )
-        b.kernel.tasks.service.sign_receipts(lambda _ending: SignedReceipt(jws=forged))
+                request=ending.request.name,
+            )
+            return SignedReceipt(jws=write_receipt(claims, SigningKey.of(b"x" * 32)))
+
+        b.kernel.tasks.service.sign_receipts(forged)
         await romeo.say("/run b.ask_first text=rivers")
         await romeo.hear("Go on?")
         await romeo.say("yes")
@@ -545,3 +563,35 @@ async def test_a_trace_of_nothing_is_empty(tmp_path: Path) -> None:
         for wanted in ("x", "%", "0" * 32):
             found = await a.kernel.storage.read(lambda db, wanted=wanted: find_work(db, wanted))
             assert found == []
+
+
+# Peers that do not keep to it.
+
+
+async def test_keys_are_not_fetched_for_each_request_with_an_unknown_one(tmp_path: Path) -> None:
+    async with with_bot(tmp_path) as (a, c, bot):
+        grant, _ = await first_grant(a)
+        for number in range(10):
+            forged = write_grant(grant, SigningKey.of(bytes([number]) * 32))
+            answer = await bot.iq("set", request([forged, second_grant(grant, forged)]))
+            assert condition(answer) == "invalid-grant"
+        sent = [parse(xml) for how, xml in c.stanzas if how == "received" and KEYS in xml]
+        assert len([each for each in sent if each.type == "get"]) == 1
+
+
+@pytest.mark.parametrize("chain", [["x"], ["a.b.c"] * 40, ["a" * 20_000], ["a.b.c", "x"]])
+async def test_what_is_no_chain_is_refused_without_a_request_to_anybody(
+    tmp_path: Path, chain: list[str]
+) -> None:
+    async with with_bot(tmp_path) as (_, c, bot):
+        answer = await bot.iq("set", request(chain))
+        assert condition(answer) == "invalid-grant"
+        assert not [xml for how, xml in c.stanzas if how == "received" and KEYS in xml]
+
+
+async def test_a_reload_demands_grants_from_now_on(tmp_path: Path) -> None:
+    async with with_bot(tmp_path) as (_, c, bot):
+        assert (await bot.iq("set", request([]))).payload(Result) is not None
+        bot_section = {"name": "b", "jid": BOT, "offers": ["*"], "origins": ["a.example"]}
+        await c.reload(settings("c", bot_section | {"requires": "grant"}))
+        assert condition(await bot.iq("set", request([]))) == "grant-required"
