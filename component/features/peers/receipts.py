@@ -42,7 +42,7 @@ from xep.stanza_error import StanzaError
 _log = structlog.get_logger("component.features.peers")
 
 _MOST_BYTES: Final = 8192
-"""The maximum size of the receipts of others in one of ours; they contain further ones."""
+"""The maximum size of the receipts of others that a receipt contains; they contain further ones."""
 _RETRY_S: Final = 30
 _DAY_S: Final = 86_400.0
 
