@@ -239,6 +239,8 @@ def _ended(db: Database, first: int, end: int, now: int) -> None:
         "id": id_,
         "principal": f"CASE WHEN i % 20 = 0 THEN '{_ALICE}'"
         " ELSE 'user' || (i % 1000) || '@users.example' END",
+        "share": f"CASE WHEN i % 20 = 0 THEN '{_ALICE}'"
+        " ELSE 'user' || (i % 1000) || '@users.example' END",
         "requester": "'somebody@users.example/phone'",
         "target": f"'{_AGENT}'",
         "skill": "'echo'",

@@ -261,6 +261,7 @@ def _retry(tx: Transaction, row: Row, *, force: bool, parent: str | None = None)
         parent=parent,
         queue=row.queue,
         children=len(children),
+        share=row.share,
     )
     rows.put(tx, made)
     journal.copy_results(tx, recorded, made, children)

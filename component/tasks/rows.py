@@ -118,7 +118,7 @@ TABLES: Final = (
             children INTEGER NOT NULL DEFAULT 0,
             tries INTEGER NOT NULL DEFAULT 0,
             promised BIGINT,
-            share TEXT {C} NOT NULL DEFAULT ''
+            share TEXT {C} NOT NULL CHECK (share <> '')
         """,
         indexes={
             "tasks_queue": "(share, priority DESC, created, id)"

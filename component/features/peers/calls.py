@@ -6,7 +6,7 @@ peer's task by its events, and asks for it when an event may have been lost: aft
 and once a minute. Questions of the peer wake the task here, which asks its own principal.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Literal
@@ -33,6 +33,7 @@ from component.features.peers.requests import (
     result_of,
 )
 from component.features.peers.rows import Call
+from component.grants import PublicKey
 from component.kernel.kernel import Kernel
 from component.link.router.calls import NoAnswerError
 from component.link.router.table import Request, StanzaRoute
@@ -106,6 +107,8 @@ class PeerCalls:
             left = await self._left(context)
             try:
                 if self._needs_no_row(peer, skill, context):
+                    # After a kill it is another request: its deadline and its trace are.
+                    execute = msgspec.structs.replace(execute, request=system.token_hex(16))
                     # What the peer reports before the call is stored must not be lost.
                     self._followers[new.id] = _Follower(self, self._kernel, new)
                     answer = await self._at_once(peer, new, execute)
@@ -114,10 +117,13 @@ class PeerCalls:
                         return result_of(answer)
                     if answer is not None:
                         new = msgspec.structs.replace(new, state="accepted", remote=answer.task)
-                await context.wait_for_event(new.id, partial(self._begin, peer, new, execute, left))
+                new = msgspec.structs.replace(new, owner=self._service.instance)
+                allot = partial(allotted, peer=peer, call=new, execute=execute, left=left)
+                # The keys are looked up here: an operation of the database runs in another thread.
+                begin = partial(self._begin, allot, self.grants.known_keys(new))
+                await context.wait_for_event(new.id, begin)
             except Parked:
-                # After the commit: an operation of the database runs in another thread.
-                self._work.set()
+                self._work.set()  # after the commit
                 raise
             except BaseException:
                 self._followers.pop(new.id, None)
@@ -187,13 +193,15 @@ class PeerCalls:
         )
 
     def _begin(
-        self, peer: Peer, call: Call, execute: Execute, left: Left, database: Database
+        self,
+        allot: Callable[[Database], Call],
+        keys: Mapping[str, PublicKey] | None,
+        database: Database,
     ) -> bool:
         """Store a call in the commit that lets its task wait. Raises RemoteError."""
-        call = msgspec.structs.replace(call, owner=self._service.instance)
-        call = allotted(database, peer, call, execute, left)
+        call = allot(database)
         rows.add(database, call)
-        sign = self.grants.signing(call) if call.state == "unanswered" else None
+        sign = self.grants.signing(call, keys) if call.state == "unanswered" else None
         if sign is not None:
             with suppress(StanzaError):  # the follower ends the call with this error
                 sign(database)

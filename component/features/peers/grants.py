@@ -51,7 +51,11 @@ class PeerGrants:
         self._keys = keys
         self._peers = {peer.name: peer for peer in peers}
 
-    def signing(self, call: Call, keys: Mapping[str, PublicKey] | None = None) -> Sign | None:
+    def known_keys(self, call: Call) -> Mapping[str, PublicKey] | None:
+        """Return the keys of the peer that is called, if they are remembered."""
+        return self._keys.known(JID.parse(call.address))
+
+    def signing(self, call: Call, keys: Mapping[str, PublicKey] | None) -> Sign | None:
         """Return what signs a call and stores it, in a transaction; None if it needs no grant, or
         the keys of the peer are neither given nor remembered. It raises StanzaError, before any
         change, if the grants that came with the work do not permit the call.
@@ -62,8 +66,6 @@ class PeerGrants:
             return None
         if not self._has_node:
             return None  # nobody could get the key: the nodes of an account are its server's
-        if keys is None:
-            keys = self._keys.known(JID.parse(call.address))
         if keys is None:
             return None
         next_key = list(keys.values())[-1] if keys else None

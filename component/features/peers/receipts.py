@@ -131,10 +131,11 @@ class Receipts:
         except (ReceiptError, StanzaError) as error:
             _log.warning("a receipt does not count", peer=call.peer, reason=str(error))
             return None
-        given = read(call.request, Execute).delegation
+        execute = read(call.request, Execute)
+        given = execute.delegation
         said = (receipt.iss, receipt.aud, receipt.sub, receipt.request)
         origin = "" if given is None else str(given.origin)
-        if said != (str(canonical_address(issuer)), call.sender, origin, call.id):
+        if said != (str(canonical_address(issuer)), call.sender, origin, execute.request):
             _log.warning("a receipt is about other work", peer=call.peer, call=call.id)
             return None
         return compact

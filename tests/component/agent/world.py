@@ -460,8 +460,8 @@ def begun(database: Database, task: str) -> None:
     """Insert the row of a running task, unless it exists."""
     database.execute(
         "INSERT INTO tasks (id, principal, requester, target, skill, version, request, state,"
-        " revision, priority, fence, promoted, created, updated, retain_until)"
-        " VALUES (?, ?, 'r', 'a', 's', '1', '{}', 'running', 1, 0, 0, 1, 0, 0, 0)"
+        " revision, priority, fence, promoted, created, updated, retain_until, share)"
+        " VALUES (?, ?, 'r', 'a', 's', '1', '{}', 'running', 1, 0, 0, 1, 0, 0, 0, 's')"
         " ON CONFLICT (id) DO NOTHING",
         (task, str(ROMEO)),
     )

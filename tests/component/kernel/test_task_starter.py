@@ -384,8 +384,8 @@ async def test_a_running_task_is_waited_for(storage: Storage) -> None:
     def begin(database: Any) -> None:
         database.execute(
             "INSERT INTO tasks (id, principal, requester, target, skill, version, request, state,"
-            " revision, priority, fence, promoted, created, updated, retain_until)"
-            " VALUES (?, 'j', 'r', 'a', 's', '1', '{}', 'running', 1, 0, 0, 1, 0, 0, 0)",
+            " revision, priority, fence, promoted, created, updated, retain_until, share)"
+            " VALUES (?, 'j', 'r', 'a', 's', '1', '{}', 'running', 1, 0, 0, 1, 0, 0, 0, 'j')",
             (task,),
         )
 

@@ -28,8 +28,8 @@ def fill(database: Database) -> None:
     for number in range(ROWS):
         database.execute(
             "INSERT INTO tasks (id, principal, requester, target, skill, version, request, state,"
-            " revision, priority, fence, promoted, created, updated, retain_until)"
-            " VALUES (?, 'p', 'p', 't', 's', '1', '{}', 'running', 0, 0, 0, 1, 0, 0, 0)",
+            " revision, priority, fence, promoted, created, updated, retain_until, share)"
+            " VALUES (?, 'p', 'p', 't', 's', '1', '{}', 'running', 0, 0, 0, 1, 0, 0, 0, 'p')",
             (f"t{number:02}",),
         )
 
