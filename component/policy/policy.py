@@ -186,6 +186,11 @@ class Policy:
         demand = self._demand(skill) if kept else self._find_demand(skill)
         return view & demand == demand
 
+    @property
+    def has_peers(self) -> bool:
+        """Whether there is any agent elsewhere that may delegate work."""
+        return bool(self._peers)
+
     def is_peer(self, principal: JID) -> bool:
         """Whether this bare JID is an address of a peer."""
         return self._view(principal) < 0

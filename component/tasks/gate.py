@@ -106,9 +106,10 @@ class Gate:
 
     def check_delegation(self, request: Request, skill: Skill) -> None:
         """Check the delegation of a request. Raises StanzaError; see `delegation.check`."""
-        if self._policy is None:
+        policy = None if self._policy is None else self._policy()
+        if policy is None or not policy.has_peers:
             raise errors.delegation_unavailable()
-        delegation.check(request, skill, self._policy())
+        delegation.check(request, skill, policy)
 
     def needs_grants(self, principal: JID) -> bool:
         """Whether work for a principal needs a chain of grants."""
