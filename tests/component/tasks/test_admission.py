@@ -13,6 +13,7 @@ import anyio
 import msgspec
 import pytest
 
+from component.policy import PeerRule, Policy
 from component.skills import Skill, SkillError, skill
 from component.store.database import Database
 from component.tasks.replay import ReplayCache
@@ -142,6 +143,9 @@ async def test_a_request_that_fails_at_several_steps_gets_the_error_of_the_first
         return InfoQuery(features=(Feature(var="urn:fluux:agent:0"),))
 
     world = World([Counted().skill, erase, queued], info=peer)
+    world.policy = Policy(
+        allowed_domains=["*"], peers=[PeerRule("elsewhere", "agent.elsewhere.example")]
+    )
     # Without a name another content is another request.
     changes_of = {k: v for k, v in CHANGES.items() if named or k is not errors.Conflict}
     fresh = itertools.count(2)

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from component.link.messages.delivery import Delivery, nothing_to_send
-from component.policy import PeerRule, Policy
+from component.policy import Policy
 from component.policy.flows import Flows
 from component.skills import Skill, View
 from component.skills.calling import Threads
@@ -35,10 +35,6 @@ AGENT = JID.parse("assistant@agent.example")
 Open = Callable[..., AbstractAsyncContextManager[Storage]]
 
 _ids = itertools.count()
-
-
-POLICY = Policy(allowed_domains=["*"], peers=[PeerRule("elsewhere", "agent.elsewhere.example")])
-"""Everybody is admitted, and agents may delegate."""
 
 
 class Ear:
@@ -231,7 +227,7 @@ async def living(
 
         access = SkillAccess(
             find=by_name.get,
-            gate=Gate(view, Flows(), policy=lambda: POLICY),
+            gate=Gate(view, Flows(), policy=lambda: Policy(allowed_domains=["*"])),
             may_use=may_use,
             approvers=cast("Approvers", approvers or Nobody()),
             threads=Threads(8, 4),
