@@ -123,6 +123,18 @@ class DelegationUnavailableError(AgentError):
     condition = "delegation-unavailable"
 
 
+class GrantRequiredError(AgentError):
+    """The agent accepts work on behalf of others only with a signed grant of each agent."""
+
+    condition = "grant-required"
+
+
+class InvalidGrantError(AgentError):
+    """The signed grants of the request do not permit it; the text says why."""
+
+    condition = "invalid-grant"
+
+
 class ConfirmationUnavailableError(AgentError):
     """A person has to confirm this, and nobody can be asked."""
 

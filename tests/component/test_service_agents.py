@@ -219,7 +219,10 @@ async def test_what_a_skill_asks_counts_for_the_turn_that_pays(tmp_path: Path) -
     def calling(budget: TurnBudget | None) -> Any:
         context = CallerContext("assistant/helper-1", trace="sub-turn", budget=budget)
         return SimpleNamespace(
-            caller_context=context, principal=ALICE, target=JID.parse("agent.example")
+            caller_context=context,
+            principal=ALICE,
+            target=JID.parse("agent.example"),
+            delegation=None,
         )
 
     async with running_agents(tmp_path) as kit:

@@ -66,7 +66,7 @@ def test_the_sdist_has_what_is_built_and_nothing_else(built: list[Path]) -> None
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {name.partition("/")[0] for name in names} == TOP | PACKAGES
     assert {Path(name).suffix for name in names if "/" in name} <= {
-        *(".py", ".typed", ".toml", ".txt", ".xsd", ".xml", ".json", ".wit", ".c", ".rs"),
+        *(".py", ".typed", ".toml", ".txt", ".xsd", ".xml", ".json", ".wit", ".c", ".rs", ".md"),
     }
 
 

@@ -259,7 +259,11 @@ CONDITIONS = wire_errors.CONDITIONS
 
 @pytest.mark.parametrize("cls", CONDITIONS, ids=lambda cls: cls.xml.local)
 def test_every_condition_has_an_exception(cls: type[Payload]) -> None:
-    required = {"InvalidParam": {"name": "a"}, "Retry": {"after": 7}}.get(cls.__name__, {})
+    required = {
+        "InvalidParam": {"name": "a"},
+        "Retry": {"after": 7},
+        "InvalidGrant": {"reason": "expired"},
+    }.get(cls.__name__, {})
     error = error_of(StanzaError("not-allowed", "Why.", application=(cls(**required),)))
     assert error.condition == cls.xml.local
     assert error.stanza_condition == "not-allowed"

@@ -179,7 +179,7 @@ def test_a_task_has_the_bytes_of_all_its_texts(
             "COVERING INDEX tasks_kept",
         ),
         (
-            f"SELECT bytes FROM tasks WHERE principal = 'a' AND state IN ({OPEN})",
+            f"SELECT bytes FROM tasks WHERE share = 'a' AND state IN ({OPEN})",
             "COVERING INDEX tasks_open_bytes",
         ),
         (
