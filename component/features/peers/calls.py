@@ -22,6 +22,7 @@ from component.budget.protocol import Amount
 from component.config.peers import Peer
 from component.features.peers import rows
 from component.features.peers.grants import PeerGrants
+from component.features.peers.reach import Reach
 from component.features.peers.receipts import Receipts
 from component.features.peers.requests import (
     Left,
@@ -75,7 +76,7 @@ class PeerCalls:
 
     def __init__(self, kernel: Kernel, grants: PeerGrants, receipts: Receipts) -> None:
         self._kernel = kernel
-        self.grants, self.receipts = grants, receipts
+        self.grants, self.receipts, self.reach = grants, receipts, Reach()
         self._storage = kernel.storage
         self._service = kernel.tasks.service
         self._followers: dict[str, _Follower] = {}
@@ -102,6 +103,7 @@ class PeerCalls:
     ) -> SkillResult:
         call = await self._storage.read(lambda db: rows.load(db, context.key))
         if call is None:
+            self.reach.check(peer.name)
             sender = canonical_address(JID.parse(context.address))
             new, execute = new_call(peer, skill, arguments, context, sender)
             left = await self._left(context)
@@ -167,7 +169,11 @@ class PeerCalls:
         try:
             answer = await ask(*("set", to, execute, (Result, Accepted)), from_=from_)
         except StanzaError as error:
-            if not error.application or isinstance(error.application[0], Retry):
+            if not error.application:
+                self.reach.failed(peer.name)
+                return None
+            self.reach.answered(peer.name)
+            if isinstance(error.application[0], Retry):
                 return None
             if isinstance(error.application[0], GrantRequired):
                 self._demanding.add(peer.name)
@@ -175,6 +181,7 @@ class PeerCalls:
             failure = failure_of(error)
             await self.receipts.ended(call, failure)
             raise error_of(failure, peer.name) from None
+        self.reach.answered(peer.name)
         assert isinstance(answer, Result | Accepted)
         if isinstance(answer, Result):
             await self.receipts.ended(call, answer)
@@ -418,13 +425,18 @@ class _Follower:
         if now > call.deadline + _GRACE_MS:
             await self._give_up(call, errors.deadline_expired())
             return None
+        reach = self._calls.reach
         try:
-            return await self._talk(call, is_wanted=is_wanted)
+            delay = await self._talk(call, is_wanted=is_wanted)
         except NoAnswerError:
             self._unsure = True
+            reach.failed(call.peer)
             return self._next_wait()
         except StanzaError as error:
+            (reach.answered if error.application else reach.failed)(call.peer)
             return await self._refused(call, error)
+        reach.answered(call.peer)
+        return delay
 
     async def _talk(self, call: Call, *, is_wanted: bool) -> float | None:
         to, from_ = JID.parse(call.address), JID.parse(call.sender)

@@ -42,6 +42,7 @@ class PeersFeature(Feature):
             sources=sources,
             loops=(calls.run, receipts.run),
             spent=calls.spent,
+            warnings=calls.reach.warnings,
             disco_features=lambda: (DELEGATION,),
             connected=calls.connected,
             disconnected=calls.disconnected,

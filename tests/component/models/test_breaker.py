@@ -6,7 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from component.models.building import Breaker, Guarded
+from component.breaker import Breaker
+from component.models.building import Guarded
 from component.models.messages import text_message
 from component.models.protocol import (
     Completion,

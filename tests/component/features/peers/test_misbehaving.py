@@ -15,7 +15,7 @@ from tests.component.features.peers.test_calls import (
     using,
     with_scripted,
 )
-from tests.kit import anyio_backend, service
+from tests.kit import Kit, anyio_backend, service
 from xep.binding import encode
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Accepted, Output, Result
@@ -49,6 +49,27 @@ async def test_a_peer_that_cannot_be_reached_fails_the_call_after_a_while(tmp_pa
         assert 60 <= a.system.monotonic() - before < 180
         assert task.failure is not None
         assert "cannot be reached" in task.failure.texts[0].text
+
+
+async def test_new_calls_of_a_peer_that_does_not_answer_fail_at_once(tmp_path: Path) -> None:
+    async with with_scripted(tmp_path, "x", unreachable_s=600) as (a, b, romeo):
+        b.results["x"] = StanzaError("remote-server-not-found")
+        await romeo.say("/run b.x")
+        await a.advance(40)  # several attempts
+        assert warnings_of(a) == ["Agents that do not answer now, so their skills fail: b."]
+        attempts = len(b.executed)
+        await romeo.say("/run b.x")
+        await romeo.hear("b does not answer. Try again in")
+        assert len(b.executed) == attempts
+        b.results["x"] = said("done")
+        assert text_of((await ended(romeo)).result) == "done"
+        assert warnings_of(a) == []
+        await run(romeo, "b.x")
+        assert len(b.executed) == attempts + 2
+
+
+def warnings_of(kit: Kit) -> list[str]:
+    return [one for warnings in kit.kernel.warnings for one in warnings() if "answer" in one]
 
 
 async def test_a_refusal_that_may_pass_is_repeated_when_the_peer_says(tmp_path: Path) -> None:
