@@ -265,12 +265,12 @@ def test_each_slash_command_is_answered_without_the_model(chat: Chat, juliet: Sl
 def test_a_skill_that_a_command_runs_is_confirmed_like_any_other(
     chat: Chat, juliet: SlixClient
 ) -> None:
-    say(juliet, chat.assistant, "/run wipe disk=sdr")
-    question = heard(juliet, "May I", "sdr")
-    assert "wiped sdr" not in chat.effects()
+    say(juliet, chat.assistant, "/run wipe disk=sdw")
+    question = heard(juliet, "May I", "sdw")
+    assert "wiped sdw" not in chat.effects()
     reply(juliet, chat.assistant, question, "yes")
-    assert body(heard(juliet, "sdr is wiped"))
-    assert chat.effects().count("wiped sdr") == 1
+    assert body(heard(juliet, "sdw is wiped"))
+    assert chat.effects().count("wiped sdw") == 1
     assert chat.model.requests == []
 
 
