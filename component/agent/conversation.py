@@ -419,9 +419,8 @@ class Conversation:
                 found = await self.parked.take(parked)
                 if found is not None:
                     self.add(found, first=True)
-                for (
-                    waiting
-                ) in self.waiting:  # it may have been continued before the text was stored
+                # It may have been continued before the text was stored.
+                for waiting in self.waiting:
                     if waiting.id == parked:
                         waiting.set_text(request.id, text)
                 return True

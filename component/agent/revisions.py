@@ -2,9 +2,9 @@
 
 One is accepted until the turn has done something that its message has caused and that a new text
 would change: it has called a tool that does not only read, or its answer is being stored. A call
-that waits for a person, or whose task has done nothing yet, is withdrawn. The row
-of the message is changed first, so that nothing that was accepted is lost. The turn takes the new
-text before its next step, and starts that step again.
+that waits for a person, or whose task has done nothing yet, is withdrawn. The row of the message is
+changed first, so that nothing that was accepted is lost. The turn takes the new text before its
+next step, and starts that step again.
 """
 
 from collections.abc import Collection, Iterator, Sequence

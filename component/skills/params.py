@@ -16,6 +16,7 @@ import msgspec
 from msgspec import inspect as types
 
 from component.skills.errors import InvalidParam
+from component.skills.validation import EXAMPLES
 
 Scalar = Callable[[str], Any]
 
@@ -211,15 +212,13 @@ _SPOKEN = {
 }
 _WRITTEN = {
     "Invalid RFC3339 encoded datetime": "expected a date and time such as 2026-12-24T19:30:00",
-    "Expected `datetime` with a timezone component": (
-        "expected a date and time with its zone, such as 2026-12-24T19:30:00+01:00"
-    ),
+    "Expected `datetime` with a timezone component": f"expected {EXAMPLES['date-time']}",
     "Expected `datetime` with no timezone component": (
         "expected a date and time without a zone, such as 2026-12-24T19:30:00"
     ),
-    "Invalid RFC3339 encoded date": "expected a date such as 2026-12-24",
-    "Invalid RFC3339 encoded time": "expected a time such as 19:30:00",
-    "Invalid ISO8601 duration": "expected a duration such as PT90M",
+    "Invalid RFC3339 encoded date": f"expected {EXAMPLES['date']}",
+    "Invalid RFC3339 encoded time": f"expected {EXAMPLES['time']}",
+    "Invalid ISO8601 duration": f"expected {EXAMPLES['duration']}",
 }
 """How dates and times are written, by the messages of msgspec."""
 _TYPES = re.compile(r"`([a-z]+(?: \| [a-z]+)*)`")

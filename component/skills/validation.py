@@ -32,12 +32,13 @@ _FORMATS: Final[Mapping[str, type[Any]]] = {
     "duration": timedelta,
     "uuid": UUID,
 }
-_EXAMPLES: Final[Mapping[str, str]] = {
+EXAMPLES: Final[Mapping[str, str]] = {
     "date-time": "a date and time with its zone, such as 2026-12-24T19:30:00+01:00",
     "date": "a date such as 2026-12-24",
     "time": "a time such as 19:30:00",
     "duration": "a duration such as PT90M",
 }
+"""How dates and times are written, by their formats."""
 
 
 class Mismatch(msgspec.Struct, frozen=True):
@@ -145,7 +146,7 @@ def _mismatch(error: ValidationError) -> Mismatch:
     else:
         unexpected = getattr(error.kind, "unexpected", None) or [None]
         member = getattr(error.kind, "property", unexpected[0])
-    example = _EXAMPLES.get(getattr(error.kind, "format", ""))
+    example = EXAMPLES.get(getattr(error.kind, "format", ""))
     reason = f"expected {example}" if example else printable(error.message, _LONGEST_REASON)
     return Mismatch(path, reason, member)
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-"""Maximum number of attempts at a transaction whose connection breaks."""
 _CONFLICTS: Final = 50
 """Maximum number of attempts at a single operation that the server ends because of a deadlock. Each
 time another transaction makes progress, so only a bug can reach this."""

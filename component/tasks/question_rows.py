@@ -401,10 +401,10 @@ def doubt_about(database: Database, by: Answerer, id_: str, *, stands: bool = Tr
     """Return why an answer may not be meant for the question `id_`; None if it certainly is.
 
     Words that name nothing are meant for the only question that is open or was closed a moment ago
-    (except confirmations, if they decide nothing),
-    or for the newest if all of them are open and come from the person's own requests. `stands` says
-    whether the question must have been open for a while then (CNF-045). Only the beginning of its
-    identifier can name a question whose message the person has not got.
+    (except confirmations, if they decide nothing), or for the newest if all of them are open and
+    come from the person's own requests. `stands` says whether the question must have been open for
+    a while then (CNF-045). Only the beginning of its identifier can name a question whose message
+    the person has not got.
     """
     naming, who = by.naming, str(by.who.bare)
     if naming is None:

@@ -344,6 +344,12 @@ def wiping(request: ModelRequest) -> Completion:
     return says(f"re: {words(request)[-1]}: {results[-1]}")
 
 
+async def end_newest_task(world: World) -> None:
+    (*_, task) = world.shop.tasks
+    world.shop.tasks[task] = ToolResult("It is done.")
+    await world.ended(task)
+
+
 async def test_a_correction_replaces_a_call_that_waits_for_the_person(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.brain.think = wiping
@@ -357,9 +363,7 @@ async def test_a_correction_replaces_a_call_that_waits_for_the_person(tmp_path: 
         assert world.shop.given_up == [*world.shop.tasks][:2], "nobody can say yes to these now"
         results = [one.text for one in world.brain.asked[-1].messages if one.role == "tool"]
         assert results == [sentences.CORRECTED_CALL] * 2
-        (*_, task) = world.shop.tasks
-        world.shop.tasks[task] = ToolResult("It is done.")
-        await world.ended(task)
+        await end_newest_task(world)
         await world.ear.hears(1)
         await world.settled()
         assert world.ear.bodies == ["re: Wipe sdc: It is done."]
@@ -388,9 +392,7 @@ async def test_a_correction_of_a_parked_turn_after_a_restart(tmp_path: Path) -> 
         await eventually(lambda: conversations.activity(HIS).parked == 1)
         assert await conversations.revised(HIS, "m1", "Wipe sdb")
         await eventually(lambda: len(world.shop.tasks) == 2)
-        (*_, task) = world.shop.tasks
-        world.shop.tasks[task] = ToolResult("It is done.")
-        await world.ended(task)
+        await end_newest_task(world)
         await world.ear.hears(1)
         assert world.ear.bodies == ["re: Wipe sdb: It is done."]
 
@@ -407,9 +409,8 @@ async def test_a_correction_is_too_late_while_a_turn_waits_after_it_has_done_som
         assert not await conversations.revised(HIS, "m1", "Wipe sdb")
         assert not await conversations.revised(HIS, "m1", None)
         assert not world.shop.given_up
-        (task,) = world.shop.tasks
-        world.shop.tasks[task] = ToolResult("It is done.")
-        await world.ended(task)
+        assert len(world.shop.tasks) == 1
+        await end_newest_task(world)
         await eventually(lambda: world.ear.bodies[-1:] and "Wipe sda" in world.ear.bodies[-1])
 
 
