@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from component.link.messages.delivery import Delivery, nothing_to_send
 from component.policy import Policy
 from component.policy.flows import Flows
+from component.policy.policy import PeerRule
 from component.skills import Skill, View
 from component.skills.calling import Threads
 from component.store import Storage
@@ -215,6 +216,7 @@ async def living(
     The next process in the same data directory continues its work.
     """
     by_name = {skill.name: skill for skill in skills}
+    policy = Policy(allowed_domains=["*"], peers=[PeerRule("elsewhere", "agent.elsewhere.example")])
     ear = ear or Ear()
     async with open_storage() as storage:
         world: World
@@ -227,7 +229,7 @@ async def living(
 
         access = SkillAccess(
             find=by_name.get,
-            gate=Gate(view, Flows(), policy=lambda: Policy(allowed_domains=["*"])),
+            gate=Gate(view, Flows(), policy=lambda: policy),
             may_use=may_use,
             approvers=cast("Approvers", approvers or Nobody()),
             threads=Threads(8, 4),
