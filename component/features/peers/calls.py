@@ -9,7 +9,7 @@ and once a minute. Questions of the peer wake the task here, which asks its own 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import anyio
 import msgspec
@@ -70,6 +70,9 @@ _GRACE_MS: Final = 30_000
 _LONGEST_QUESTION: Final = 2000
 _MESSAGES: Final = frozenset(("chat", "normal", "headline"))
 
+Answer: TypeAlias = Result | Accepted
+"""How a peer answers a request that it admits."""
+
 
 class PeerCalls:
     """Sends the calls of this instance, and receives what peers report."""
@@ -117,8 +120,10 @@ class PeerCalls:
                     if isinstance(answer, Result):
                         del self._followers[new.id]
                         return result_of(answer)
-                    if answer is not None:
+                    if isinstance(answer, Accepted):
                         new = msgspec.structs.replace(new, state="accepted", remote=answer.task)
+                    elif answer.application:  # it was not admitted, so it can be another request
+                        execute = msgspec.structs.replace(execute, request=context.key)
                 new = msgspec.structs.replace(new, owner=self._service.instance)
                 allot = partial(allotted, peer=peer, call=new, execute=execute, left=left)
                 # The keys are looked up here: an operation of the database runs in another thread.
@@ -158,10 +163,9 @@ class PeerCalls:
             and not has_limits(peer)
         )
 
-    async def _at_once(self, peer: Peer, call: Call, execute: Execute) -> Result | Accepted | None:
-        """Call a skill that may run again, without storing the call; None if there is no answer.
-
-        Raises RemoteError.
+    async def _at_once(self, peer: Peer, call: Call, execute: Execute) -> Answer | StanzaError:
+        """Call a skill that may run again, without storing the call. Return the answer, or why
+        there is none yet. Raises RemoteError.
         """
         to, from_ = JID.parse(call.address), JID.parse(call.sender)
         call = msgspec.structs.replace(call, request=encode(execute))
@@ -171,13 +175,12 @@ class PeerCalls:
         except StanzaError as error:
             if not error.application:
                 self.reach.failed(peer.name)
-                return None
+                return error
             self.reach.answered(peer.name)
-            if isinstance(error.application[0], Retry):
-                return None
             if isinstance(error.application[0], GrantRequired):
                 self._demanding.add(peer.name)
-                return None
+            if isinstance(error.application[0], GrantRequired | Retry):
+                return error
             failure = failure_of(error)
             await self.receipts.ended(call, failure)
             raise error_of(failure, peer.name) from None
@@ -544,6 +547,8 @@ class _Follower:
         condition = error.application[0] if error.application else None
         if isinstance(condition, Retry):
             return float(condition.after)
+        if isinstance(condition, GrantRequired) and await self._identify(call):
+            return 0.0
         if condition is not None and call.state == "unanswered":
             await self._end(failure_of(error, unknown=False))
             return None
@@ -560,6 +565,14 @@ class _Follower:
             await self._end(failure_of(made))
             return None
         return self._next_wait()
+
+    async def _identify(self, call: Call) -> bool:
+        """Make another request of one that was sent without grants: return whether it was."""
+        execute = read(call.request, Execute)
+        if call.state != "unanswered" or execute.request == call.id:
+            return False
+        await self._change(request=encode(msgspec.structs.replace(execute, request=call.id)))
+        return True
 
     async def _give_up(self, call: Call, error: StanzaError, *, unknown: bool = False) -> None:
         is_unknown = unknown or self._unsure or call.state == "accepted"

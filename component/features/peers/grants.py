@@ -64,6 +64,8 @@ class PeerGrants:
         given, peer = execute.delegation, self._peers.get(call.peer)
         if given is None or peer is None or not _needs_grant(given):
             return None
+        if execute.request != call.id:
+            return None  # the peer may have got it, and the repetition must be the same
         if not self._has_node:
             return None  # nobody could get the key: the nodes of an account are its server's
         if keys is None:

@@ -18,7 +18,8 @@ from tests.component.features.peers.test_calls import (
 from tests.kit import Kit, anyio_backend, service
 from xep.binding import encode
 from xep.fluux_agent import errors
-from xep.fluux_agent.execute import Accepted, Output, Result
+from xep.fluux_agent.delegation import Delegation
+from xep.fluux_agent.execute import Accepted, Execute, Output, Result
 from xep.fluux_agent.skills import SkillsQuery, Title
 from xep.fluux_agent.task import Task
 from xep.stanza_error import StanzaError
@@ -31,6 +32,11 @@ def said(text: str) -> Result:
     return Result(skill="x", outputs=(Output(name="output", text=text),))
 
 
+def delegation_of(request: Execute) -> Delegation:
+    assert request.delegation is not None
+    return request.delegation
+
+
 async def test_a_request_without_an_answer_is_repeated_with_the_same_bytes(tmp_path: Path) -> None:
     async with with_scripted(tmp_path, "x") as (_, b, romeo):
         b.results["x"] = lambda _: said("done") if len(b.executed) > 2 else None  # type: ignore[assignment,return-value] # no answer at all
@@ -38,6 +44,40 @@ async def test_a_request_without_an_answer_is_repeated_with_the_same_bytes(tmp_p
         assert text_of(task.result) == "done"
         assert len(b.executed) == 3
         assert len({encode(each) for each in b.executed}) == 1
+
+
+async def test_a_call_without_a_row_is_repeated_with_the_same_bytes_when_it_has_got_one(
+    tmp_path: Path,
+) -> None:
+    async with with_scripted(tmp_path, "x", "y", read_only=["x"]) as (_, b, romeo):
+        await run(romeo, "b.y")  # looks up the keys of the peer, so the next call could be signed
+        assert delegation_of(b.executed.pop()).grants
+        b.results["x"] = lambda _: said("done") if len(b.executed) > 2 else None  # type: ignore[assignment,return-value] # no answer at all
+        await romeo.say("/run b.x")
+        assert text_of((await ended(romeo)).result) == "done"
+        assert len(b.executed) == 3
+        assert len({encode(each) for each in b.executed}) == 1
+
+
+async def test_a_call_without_a_row_is_another_one_when_the_peer_demands_a_grant(
+    tmp_path: Path,
+) -> None:
+    async with with_scripted(tmp_path, "x", read_only=["x"]) as (_, b, romeo):
+
+        def answer(request: Execute) -> Result | None:
+            assert request.delegation is not None
+            if request.delegation.grants:
+                return said("done")
+            if len(b.executed) == 1:
+                return None
+            raise errors.grant_required()
+
+        b.results["x"] = answer  # type: ignore[assignment] # no answer at all
+        task = await run(romeo, "b.x")
+        assert text_of(task.result) == "done"
+        first, second, third = b.executed
+        assert encode(first) == encode(second)
+        assert first.request != third.request
 
 
 async def test_a_peer_that_cannot_be_reached_fails_the_call_after_a_while(tmp_path: Path) -> None:
