@@ -250,7 +250,7 @@ def test_each_slash_command_is_answered_without_the_model(chat: Chat, juliet: Sl
     assert asks(juliet, at, "/ping", "pong") == "pong"
     assert "weather" in asks(juliet, at, "/skills", "weather")
     assert "Model: scripted" in asks(juliet, at, "/status", "Model")
-    assert "tokens" in asks(juliet, at, "/usage", "tokens")
+    assert "Today you have used" in asks(juliet, at, "/usage", "count anew")
     assert "city" in asks(juliet, at, "/help weather", "weather")
     assert "Paris" in asks(juliet, at, "/run weather city=Paris", "Paris")
     assert "/run weather city=" in asks(juliet, at, "/run weather", "needs")
