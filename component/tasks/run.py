@@ -66,8 +66,8 @@ longer and the mode is inline; another instance has taken the task over; the ser
 _SHORTEST_PARK_S: Final = 1.0
 """A shorter sleep is not worth two commits."""
 _FAR_BYTES: Final = 16_000
-"""The maximum size of the parts of a delegated result that are inside it, if they can be shared:
-servers limit what they read from each other, to 30 kB a second where nothing else is configured.
+"""The maximum size of the parts inside a result for another server, if they can be shared: servers
+limit what they read from each other, to 30 kB a second where nothing else is configured.
 """
 _PROGRESS_S: Final = 1.0
 """Progress that is reported more often than this is combined (EVT-013)."""
@@ -309,11 +309,10 @@ class Run:
 
     async def _result_of(self, made: SkillResult) -> Result | StanzaError:
         """Return the result of the skill, with parts by reference if it would not fit, or would
-        hold up what else an agent of another domain gets.
+        hold up what else another server gets.
         """
         most = self._limits.result_bytes
-        delegated = self.request.delegation is not None
-        wanted = min(most, _FAR_BYTES) if delegated else most
+        wanted = min(most, _FAR_BYTES) if self.request.is_from_elsewhere else most
         try:
             made = await outputs.fitting(made, wanted, self._runtime.skills.share)
         except CannotShare as error:
@@ -327,7 +326,7 @@ class Run:
                 return errors.too_big(most)
         result = outputs.result_of(self.skill, made)
         request, spent = self.request, self._runtime.skills.spent
-        if not delegated or request.origin == "child" or spent is None:
+        if request.delegation is None or request.origin == "child" or spent is None:
             return result
         # DLG-015: what agents further on have spent is part of it.
         return outputs.with_costs(result, await spent(self.task))

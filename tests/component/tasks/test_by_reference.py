@@ -8,10 +8,11 @@ from component.skills import skill
 from component.skills.outputs import File, Link, Output, SkillResult
 from component.tasks.outputs import fitting, part_of
 from component.tasks.protocol import CannotShare
-from tests.component.tasks.world import ANN, Open, living
+from tests.component.tasks.world import AGENT, Open, living
 from xep.fluux_agent import errors
 from xep.fluux_agent.delegation import Delegation
 from xep.fluux_agent.execute import Result
+from xep.jid import JID
 from xep.stanza_error import StanzaError
 
 pytestmark = pytest.mark.anyio
@@ -72,21 +73,37 @@ async def test_a_text_that_does_not_fit_is_a_reference(open_storage: Open) -> No
     assert made.outputs[0].name == "output"
 
 
-async def test_more_than_servers_read_from_each_other_in_a_second_is_a_reference_for_an_agent(
+@pytest.mark.parametrize(
+    ("principal", "delegation", "is_reference"),
+    [
+        (f"ben@{AGENT.domain}", None, False),
+        (f"ben@{AGENT.domain.partition('.')[2]}", None, False),
+        (f"ben@another-{AGENT.domain}", None, True),
+        ("ben@elsewhere.example", None, True),
+        (f"ben@{AGENT.domain}", f"ben@{AGENT.domain}", True),
+    ],
+)
+async def test_what_another_server_would_read_for_a_second_is_a_reference(
+    open_storage: Open, principal: str, delegation: str | None, is_reference: bool
+) -> None:
+    place, who = Place(), JID.parse(f"{principal}/1")
+    given = None if delegation is None else Delegation(origin=who.bare, max_hops=4, via=(who.bare,))
+    async with living(open_storage, tell, share=place.share, result_bytes=200_000) as world:
+        asked = world.call("tell", params={"size": "10000"}, delegation=given, by=who)
+        made = await world.execute(asked)
+    assert isinstance(made, Result)
+    assert (made.outputs[0].file is not None) == is_reference
+    assert len(place.files) == is_reference
+
+
+async def test_a_result_for_another_server_is_inside_if_there_is_no_place_for_files(
     open_storage: Open,
 ) -> None:
-    place, delegation = Place(), Delegation(origin=ANN.bare, max_hops=4, via=(ANN.bare,))
-    async with living(open_storage, tell, share=place.share, result_bytes=200_000) as world:
-        await world.run("tell", params={"size": "10000"})
-        assert place.files == []
-        made = await world.run("tell", params={"size": "10000"}, delegation=delegation)
-        assert isinstance(made, Result)
-        assert made.outputs[0].file is not None
-        assert len(place.files) == 1
     async with living(open_storage, tell, result_bytes=200_000) as world:
-        made = await world.run("tell", params={"size": "10000"}, delegation=delegation)
-        assert isinstance(made, Result)
-        assert len(made.outputs[0].text) == 10_000, "there is no place for files"
+        who = JID.parse("ben@elsewhere.example/1")
+        made = await world.execute(world.call("tell", params={"size": "10000"}, by=who))
+    assert isinstance(made, Result)
+    assert len(made.outputs[0].text) == 10_000
 
 
 async def test_without_a_place_for_files_a_large_result_is_refused(open_storage: Open) -> None:
