@@ -247,7 +247,7 @@ def key_of(request: Request) -> RequestKey:
     if request.session is not None:
         name = session_key(request.requester, request.target, request.session)
     elif request.name is not None:
-        name = _name_digest(request.requester, request.target, request.name)
+        name = named_key(request.requester, request.target, request.name)
     else:
         parts = ("iq", str(request.requester), str(request.target), request.stanza_id)
         digest = hashlib.sha256(_encode(parts))
@@ -261,10 +261,11 @@ def session_key(requester: JID, target: JID, session: str) -> str:
     """Return the text of the key of a request in a session, which is one at both addresses of an
     agent.
     """
-    return _name_digest(requester, canonical_address(target), _SESSION + session)
+    return named_key(requester, canonical_address(target), _SESSION + session)
 
 
-def _name_digest(requester: JID, target: JID, name: str) -> str:
+def named_key(requester: JID, target: JID, name: str) -> str:
+    """Return the text of the key of a request with a name (RPL-005)."""
     parts = ("request", str(requester.bare), str(target), name)
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
 
