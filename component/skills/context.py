@@ -25,13 +25,13 @@ from component.skills.host import (
     SendMessage,
 )
 from component.skills.operations import (
-    AskConfirmation,
     AskModel,
     AskPrincipal,
     ChildResult,
     Host,
     PlainHost,
     PublishPart,
+    RelayQuestion,
     ReportProgress,
     RunStep,
     Sleep,
@@ -303,17 +303,14 @@ class Context:
         )
         return answer  # type: ignore[no-any-return]  # it fits the schema
 
-    async def confirm(self, confirm: str, key: str) -> Literal["approve", "deny"]:
-        """Ask the principal to confirm what another agent is about to do, and return the decision.
+    async def relay(self, question: str, key: str) -> Any:
+        """Ask the principal what another agent asks, and return the answer: a dict, or `approve` or
+        `deny` for a confirmation.
 
-        For skills of other agents, whose confirmations travel up (DLG-018). `confirm` is the XML of
-        the confirmation. Raises UsageError as `ask`.
+        For skills of other agents, whose questions travel up (DLG-017, DLG-018). `question` is the
+        XML of an `Input` or a `Confirm`. Raises Denied and UsageError as `ask`.
         """
-        decided = await self._host.perform(AskConfirmation(confirm, key))
-        value: Literal["approve", "deny"] = msgspec.json.decode(
-            decided, type=Literal["approve", "deny"]
-        )
-        return value
+        return msgspec.json.decode(await self._host.perform(RelayQuestion(question, key)))
 
     async def sleep(self, seconds: float, *, key: str | int | None = None) -> None:
         """Wait for a time, up to days, without using an execution, a thread or a timer.

@@ -213,10 +213,12 @@ def ask_input(
     return ask_question(tx, row, put, (JID.parse(row.principal),), step)
 
 
-def ask_relayed(tx: Transaction, row: Row, original: Confirm, id_: str, step: str) -> Change:
-    """Ask the principal of a task for the confirmation `original` of another agent, otherwise like
-    `ask_question`. What will be done, the agent that will do it and the digest stay as they are
-    (DLG-020); the identifier is a new one.
+def ask_relayed(
+    tx: Transaction, row: Row, original: Confirm | Input, id_: str, step: str
+) -> Change:
+    """Ask the principal of a task what another agent asks, otherwise like `ask_question`. What
+    will be done, the agent that asks and the digest stay as they are (DLG-020, DLG-030); the
+    identifier is a new one.
     """
     wanted = original.expires
     expires = lapses(
@@ -227,9 +229,16 @@ def ask_relayed(tx: Transaction, row: Row, original: Confirm, id_: str, step: st
         row.deadline,
     )
     principal = JID.parse(row.principal)
-    put = msgspec.structs.replace(
-        original, id=id_, task=row.id, principal=principal, expires=rows.moment(expires)
-    )
+    lapse_at = rows.moment(expires)
+    put: Confirm | Input
+    if isinstance(original, Confirm):
+        put = msgspec.structs.replace(
+            original, id=id_, task=row.id, principal=principal, expires=lapse_at
+        )
+    else:
+        text, schema = original.questions[0].text, original.schema.json
+        made = input_for(text, schema, id=id_, revision=row.revision + 1, expires=lapse_at)
+        put = msgspec.structs.replace(made, agent=original.agent)
     return ask_question(tx, row, put, (principal,), step)
 
 

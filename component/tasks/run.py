@@ -55,7 +55,7 @@ from xep.binding.escaping import without_forbidden
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm
 from xep.fluux_agent.execute import Accepted, Output, Result, State
-from xep.fluux_agent.task import Progress
+from xep.fluux_agent.task import Input, Progress
 from xep.stanza_error import StanzaError
 
 Stop: TypeAlias = Literal["cancel", "deadline", "limit", "lost", "drain"]
@@ -553,12 +553,13 @@ class Run:
 
         return await self._park(op)
 
-    async def _ask_confirmation(self, asked: operations.AskConfirmation) -> bytes:
-        """Ask the principal for a confirmation that another agent needs, like `_ask`."""
+    async def _relay(self, asked: operations.RelayQuestion) -> bytes:
+        """Ask the principal what another agent asks, like `_ask`."""
         step, recorded = await self._find_question(asked)
         if recorded is not None:
             return journal.json_of(recorded)
-        original, id_ = read(asked.confirm, Confirm), leases.new_instance()
+        original, id_ = read(asked.question, Confirm, Input), leases.new_instance()
+        assert isinstance(original, Confirm | Input)
 
         def op(tx: Transaction, row: Row) -> None:
             tx.publish(ask_relayed(tx, row, original, id_, step.name))
@@ -566,7 +567,7 @@ class Run:
         return await self._park(op)
 
     async def _find_question(
-        self, asked: operations.AskPrincipal | operations.AskConfirmation
+        self, asked: operations.AskPrincipal | operations.RelayQuestion
     ) -> tuple[StepId, Recorded | None]:
         await self._enter(asked)
         if _in_step.get() is self:
@@ -736,7 +737,7 @@ class Run:
         operations.PublishPart: _publish,
         operations.RunStep: _step,
         operations.AskPrincipal: _ask,
-        operations.AskConfirmation: _ask_confirmation,
+        operations.RelayQuestion: _relay,
         operations.Sleep: _sleep,
         operations.StartTask: _start,
         operations.WaitForTasks: _wait,
