@@ -285,10 +285,13 @@ class Parts:
         self.all.append(part)
 
     def completed(self, result: Result) -> Result:
-        """Return the result with every artifact complete (ART-004), and each only once."""
-        whole = {
-            name: Output(name=name, type=artifact.type, text="".join(artifact.texts))
+        """Return the result with every artifact complete (ART-004), and each only once: what the
+        result itself has counts, which can be a reference to the same.
+        """
+        given = {one.name for one in result.outputs}
+        whole = [
+            Output(name=name, type=artifact.type, text="".join(artifact.texts))
             for name, artifact in self._artifacts.items()
-        }
-        given = tuple([one for one in result.outputs if whole.get(one.name) != one])
-        return msgspec.structs.replace(result, outputs=(*whole.values(), *given))
+            if name not in given
+        ]
+        return msgspec.structs.replace(result, outputs=(*whole, *result.outputs))
