@@ -159,7 +159,7 @@ class TaskRuntime:
         self.skills = skills
         self.limits = limits
         self.instance = leases.new_instance()
-        self.open_tasks = OpenBound(limits)
+        self.open_tasks = OpenBound(limits, skills.most_open)
         self.records = RecordBound(limits.records_per_principal, limits.retry_after_s)
         self.slots = Slots(limits.running_total, limits.running_per_principal, skills.most_running)
         self.group: TaskGroup | None = None
