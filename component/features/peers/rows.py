@@ -204,6 +204,12 @@ def is_asking(call: Call) -> bool:
     return call.question is not None and call.reply is None
 
 
+def is_unfinished(database: Database) -> bool:
+    """Return whether there is a call that has to end."""
+    found = database.execute("SELECT 1 FROM peer_calls WHERE state <> 'ended' LIMIT 1")
+    return found.fetchone() is not None
+
+
 def any_left(database: Database, owner: str) -> bool:
     """Return whether `open_calls` would find a call of an instance that has ended."""
     found = database.execute(

@@ -38,6 +38,7 @@ class ScriptedAgent:
         results: answers each execute request, by the skill: a payload, an error, or a function of
             the request; None for no answer at all.
         tasks: what it answers when it is asked for one of its tasks.
+        forgets: whether it knows no task but these.
         cancelled: the cancellations that it got; it answers them with the task.
         replies: the answers and decisions that it got.
     """
@@ -48,6 +49,7 @@ class ScriptedAgent:
         self.requests: list[Incoming] = []
         self.results: dict[str, Payload | StanzaError | Callable[[Execute], Payload] | None] = {}
         self.tasks: dict[str, Task] = {}
+        self.forgets = False
         self.cancelled: list[Cancel] = []
         self.replies: list[InputAnswer | Decision] = []
         self.version = "1"
@@ -122,6 +124,8 @@ class ScriptedAgent:
         asked = stanza.payload(Task)
         if asked is not None and asked.id in self.tasks:
             return self.tasks[asked.id]
+        if asked is not None and self.forgets:
+            raise errors.unknown_task()
         if stanza.payload(Tasks) is not None:
             waiting = [one for one in self.tasks.values() if one.state == "input-required"]
             return Tasks(tasks=tuple(waiting))
