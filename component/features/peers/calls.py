@@ -32,6 +32,7 @@ from component.features.peers.requests import (
     has_limits,
     new_call,
     result_of,
+    schema_mismatch,
 )
 from component.features.peers.rows import Call
 from component.grants import PublicKey
@@ -39,7 +40,7 @@ from component.kernel.kernel import Kernel
 from component.link.router.table import Request, StanzaRoute
 from component.policy.globs import pattern
 from component.skills.context import Context
-from component.skills.errors import SkillInterrupted
+from component.skills.errors import RemoteError, SkillInterrupted
 from component.skills.inputs import Arguments
 from component.skills.operations import Parked
 from component.skills.outputs import SkillResult
@@ -47,7 +48,8 @@ from component.skills.skill import Invoke
 from component.store.database import Database
 from component.store.errors import StorageError
 from component.store.outages import log_failure
-from xep.binding import ContentError, encode
+from xep.binding import ContentError, encode, read
+from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm
 from xep.fluux_agent.errors import GrantRequired, Retry
 from xep.fluux_agent.execute import Accepted, Execute, Result
@@ -114,7 +116,7 @@ class PeerCalls:
                 answer = await self._at_once(peer, new, execute)
                 if isinstance(answer, Result):
                     del self._followers[new.id]
-                    return result_of(answer)
+                    return self._result(peer, skill, answer)
                 if answer is not None:
                     new = msgspec.structs.replace(new, state="accepted", remote=answer.task)
             new = msgspec.structs.replace(new, owner=self._service.instance)
@@ -143,12 +145,27 @@ class PeerCalls:
         if outcome is None:
             await context.wait_for_event(call_id, partial(rows.is_pending, call=call_id))
         if isinstance(outcome, Result):
-            return result_of(outcome)
+            return self._result(peer, read(call.request, Execute).skill, outcome)
         if call.unknown:
             raise SkillInterrupted(
                 f"{peer.name} did not answer. Whether it has done this is not known."
             )
         raise error_of(outcome, peer.name)
+
+    def _result(self, peer: Peer, called: str, result: Result) -> SkillResult:
+        """Return a result as that of the skill here. Raises RemoteError: it is one of another
+        skill, or does not fit the schema that the peer declares.
+        """
+        skill = self._kernel.tasks.find_skill(f"{peer.name}.{called}")
+        wrong = schema_mismatch(None if skill is None else skill.output_schema, result)
+        if result.skill != called:
+            wrong = "it is the result of another skill"
+        if wrong is None:
+            return result_of(result)
+        is_repeatable = pattern(peer.read_only).fullmatch(called) is not None
+        error = errors.remote_failure(repeatable=is_repeatable)
+        error.text = f"The result of {peer.name} is not what it declares: {wrong}"
+        raise RemoteError(error)
 
     def _needs_no_row(self, peer: Peer, skill: str, context: Context) -> bool:
         """Return whether a call may be repeated, has no budget, and needs no grant.
