@@ -327,17 +327,25 @@ class Context:
         *,
         delay_s: float = 0.0,
         key: str | int | None = None,
+        shown_as: str = "",
     ) -> str:
         """Start a task that runs `skill` for the same principal, once; return its id.
 
         The child task does not begin before `delay_s` seconds have passed. It is cancelled if this
         task ends before it does. `wait` returns its outcome. `key` is used as for a step.
 
+        With `shown_as`, the progress of the child task is reported as that of this task, and the
+        parts of its artifacts as parts of artifacts of this task, whose names begin with
+        `shown_as` and a slash. Each child task needs another one.
+
         Raises SkillError if the principal has no such skill, if the parameters are invalid, or if
-        the principal has too many tasks, and UsageError as `step` does.
+        the principal has too many tasks, and UsageError as `step` does, and for a `shown_as` that
+        is used already.
         """
         encoded = _input_json(params or {}, f"start {skill}")
-        started: str = await self._host.perform(StartTask(skill, encoded, float(delay_s), key))
+        started: str = await self._host.perform(
+            StartTask(skill, encoded, float(delay_s), key, shown_as)
+        )
         return started
 
     async def wait(

@@ -211,7 +211,8 @@ class Sleep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="sleep"
 
 
 class StartTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="start"):
-    """Start a child task; `params` is a JSON object. The result is its id.
+    """Start a child task; `params` is a JSON object. The result is its id. With `shown_as`, what
+    it reports is reported by this task, too.
 
     Raises SkillError and UsageError.
     """
@@ -220,6 +221,7 @@ class StartTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="st
     params: bytes
     delay_s: float
     key: Key
+    shown_as: str = ""
 
 
 class WaitForTasks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="wait"):

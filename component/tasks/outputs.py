@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Final
 from urllib.parse import unquote_to_bytes
@@ -283,6 +284,13 @@ class Parts:
         artifact.ended = part.last
         self._bytes += len(part.text.encode())
         self.all.append(part)
+
+    def add_shown(self, parts: Iterable[Output]) -> None:
+        """Add parts that others have published: those of child tasks."""
+        for part in parts:
+            known = self._artifacts.get(part.name)
+            if part.part == (0 if known is None else len(known.texts)):
+                self.shown(part)
 
     def completed(self, result: Result) -> Result:
         """Return the result with every artifact complete (ART-004), and each only once: what the

@@ -104,7 +104,8 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     `delegation` is present when an agent asks on behalf of somebody else. `lang` is the language of
     the request. `confirmation` is one that is needed before it begins; `undecided` says that it is
     determined only after the request is accepted whether one is. `poll_after` is the number of
-    seconds that `<accepted/>` suggested to wait before polling.
+    seconds that `<accepted/>` suggested to wait before polling. What a child task reports is
+    reported by its parent, if `shown_as` is given: it begins the names of artifacts there.
     """
 
     skill: str
@@ -129,6 +130,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     confirmation: Confirmation | None = None
     undecided: bool = False
     poll_after: int | None = None
+    shown_as: str = ""
 
     @property
     def size(self) -> int:

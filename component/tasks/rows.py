@@ -320,6 +320,7 @@ class Outline(msgspec.Struct, frozen=True):
     name: str | None = None
     origin: str = "iq"
     delegation: msgspec.Raw = NO_JSON
+    shown_as: str = ""
 
 
 def outline_of(row: Row) -> Outline:
@@ -682,6 +683,27 @@ def event_of(row: Row, detail: Detail | None) -> Task:
         result=detail if isinstance(detail, Result) else None,
         failure=detail if isinstance(detail, Failure) else None,
     )
+
+
+def unshown_parts(database: Database, child: str, parent: str, prefix: str) -> Iterator[Output]:
+    """Return the parts of artifacts of a task that its parent has not shown yet, as parts of
+    artifacts there, whose names begin with the prefix.
+    """
+    found = column(
+        database,
+        "SELECT output FROM parts c WHERE task = ? AND NOT EXISTS (SELECT 1 FROM parts p WHERE"
+        " p.task = ? AND p.name = ? || c.name AND p.part = c.part) ORDER BY name, part",
+        *(child, parent, prefix),
+    )
+    for text in found:
+        part = read(text, Output)
+        yield msgspec.structs.replace(part, name=prefix + part.name)
+
+
+def size_of_parts(database: Database, task: str) -> int:
+    """Return the size of the parts of artifacts of a task, in characters."""
+    sql = "SELECT coalesce(sum(length(output)), 0) FROM parts WHERE task = ?"
+    return int(column(database, sql, task)[0])
 
 
 def parts_of(database: Database, task: str) -> list[Output]:

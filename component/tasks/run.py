@@ -153,6 +153,8 @@ class Run:
         if self.skill.atomic:
             self._steps.under_way.add(ATOMIC)
         self._parts = Parts(runtime.limits.result_bytes)
+        self._shown_as: set[str] = set()
+        """Begin the names of artifacts of child tasks."""
         self._scope = anyio.CancelScope()
         self._ending = anyio.CancelScope(shield=True)
         self._recording: set[anyio.CancelScope] = set()
@@ -355,6 +357,12 @@ class Run:
             if self._stopped == "lost" or self._parked:
                 return
             if isinstance(ended, Result):
+                if self.row is not None and self.row.children:
+                    self._parts.add_shown(
+                        await self._runtime.commit(
+                            lambda tx: rows.parts_of(tx, self.task), keep_trying=True
+                        )
+                    )
                 whole = self._parts.completed(ended)
                 ended = outputs.checked(self.skill, whole, self._limits.result_bytes)
             if self._refused is not None:
@@ -462,6 +470,8 @@ class Run:
     async def _publish(self, given: operations.PublishPart) -> None:
         """Publish a part of an artifact; without a row it is stored until there is one."""
         self._check()
+        if given.name.partition("/")[0] in self._shown_as:
+            raise ValueError(f"the artifact {given.name!r} has the name of one of a child task")
         text = without_forbidden(given.text)
         part = self._parts.next(given.name, text, given.media_type, last=given.last)
         if part is None:
@@ -601,6 +611,13 @@ class Run:
 
     async def _start(self, start: operations.StartTask) -> str:
         step, recorded = await self._find(start)
+        if start.shown_as:
+            if "/" in start.shown_as or start.shown_as in self._shown_as:
+                raise UsageError(
+                    f"A child task is shown as {start.shown_as!r}, which has a slash or is used"
+                    " for another child task: pass another shown_as=… for each."
+                )
+            self._shown_as.add(start.shown_as)
         if recorded is None:
             child = await self._child(start)
             async with self._lock:
@@ -635,6 +652,7 @@ class Run:
             caller_context=caller,
             confirmation=None,
             undecided=True,
+            shown_as=start.shown_as,
         )
         skill = access.gate.visible(request)
         if skill is None or not access.may_use(request.principal, skill):

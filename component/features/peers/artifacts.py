@@ -2,7 +2,7 @@
 
 A peer counts the parts of each artifact, and its answer to `get` has all of them in one. So parts
 that come again, or out of order, or were lost with an event, are noticed by their numbers
-(ART-001, ART-003). Ours have numbers of their own: one of ours may be several of the peer's.
+(ART-001, ART-003). Our parts have numbers of their own: one may be several parts of the peer.
 
 A peer that does not keep to that is believed no further: the artifact that it has contradicted gets
 no more parts. The result says in the end what the artifact is.

@@ -9,8 +9,17 @@ from hypothesis import strategies as st
 from component.features.peers.artifacts import Received
 from component.skills import Context, skill
 from tests.component.features.peers.scripted import ScriptedAgent
-from tests.component.features.peers.test_calls import ended, text_of, two, with_scripted
-from tests.kit import Kit, Peer, anyio_backend
+from tests.component.features.peers.test_calls import (
+    ROMEO,
+    ended,
+    settings,
+    text_of,
+    two,
+    used_by,
+    using,
+    with_scripted,
+)
+from tests.kit import Kit, Peer, anyio_backend, service
 from xep.binding import encode
 from xep.fluux_agent.execute import Accepted, Execute, Output, Result
 from xep.fluux_agent.task import Progress, Task
@@ -196,3 +205,38 @@ def test_whatever_is_lost_or_comes_again_the_parts_are_the_artifact(
     if made:
         assert "".join(one.text for one in made) == "".join(texts)
         assert [one.last for one in made] == [False] * (len(made) - 1) + [True]
+
+
+@skill(read_only=True, open_world=False, durable=True)
+async def pass_on(context: Context) -> str:
+    """Have another agent write a draft, and show it."""
+    (done,) = await context.wait([await context.start("c.draft", {}, shown_as="c")])
+    return f"Done: {done.state}"
+
+
+@pytest.mark.parametrize("killed", ["", "a", "b"])
+async def test_a_person_sees_the_parts_of_the_last_agent_through_the_one_in_between(
+    tmp_path: Path, killed: str
+) -> None:
+    c_settings = settings("c", used_by("b", origins=["a.example"]))
+    b_peers = used_by("a", delegates=["c.*"]), using("c", read_only=["draft"])
+    a_settings = settings("a", using("b", read_only=["pass_on"]))
+    async with (
+        service(tmp_path / "c", c_settings, skills=(draft,)) as c,
+        service(tmp_path / "b", settings("b", *b_peers), skills=(pass_on,), beside=c) as b,
+        service(tmp_path / "a", a_settings, beside=b) as a,
+    ):
+        await a.settled()
+        romeo = a.peer(ROMEO)
+        await romeo.iq("set", encode(Execute(skill="b.pass_on", mode="async")))
+        await a.advance(25)
+        if killed:
+            await (a if killed == "a" else b).restart(kill=True)
+        task = await ended(romeo)
+        heard = parts_heard(romeo)
+        assert {name for name, *_ in heard} == {"c/draft"}
+        assert [number for _, number, _, _ in heard] == list(range(len(heard)))
+        assert "".join(text for _, _, text, _ in heard) == "One. Two. Three."
+        assert task.result is not None
+        texts = {one.name: one.text for one in task.result.outputs}
+        assert texts == {"c/draft": "One. Two. Three.", "output": "Done: completed"}
