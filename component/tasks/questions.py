@@ -294,7 +294,7 @@ def decide(tx: Transaction, by: Answerer, decision: Decision) -> Judgement:
     if put.step:  # another agent needs the decision
         end_step(tx, row, put.step, Recorded(succeeded(decision.value)))
     if put.step or decision.value == "approve":
-        return Judgement(change=_go_on(tx, row, None))
+        return Judgement(change=go_on(tx, row, None))
     failure = Failure.of(errors.denied(), repeatable=nothing_ran(tx, row.id))
     if decision.reason is not None and decision.reason.strip():
         reason = without_forbidden(decision.reason.strip())
@@ -338,7 +338,7 @@ def answer(tx: Transaction, by: Answerer, given: InputAnswer, owner: str | None)
         doubt = doubt_about(tx, by, put.id, stands=is_yes_or_no(question))
         if doubt is not None:
             return Judgement(doubt=doubt)
-    made = _go_on(tx, row, owner)
+    made = go_on(tx, row, owner)
     if made.row.state not in TERMINAL:
         reply = encoded_reply(values, without_forbidden(by.reason.strip()))
         question_rows.store_answer(tx, put, reply, by.who)
@@ -369,7 +369,7 @@ def _closed(tx: Transaction, row: Row, put: InputRow) -> Judgement | None:
     return None
 
 
-def _go_on(tx: Transaction, row: Row, owner: str | None) -> Change:
+def go_on(tx: Transaction, row: Row, owner: str | None) -> Change:
     """Run a task that has its answer at once, or queue it."""
     if row.queue is not None:  # its queue may be full; claiming checks that
         owner = None

@@ -419,6 +419,17 @@ class TaskService:
 
         return await self._runtime.commit(op, tasks=(task,))
 
+    async def ask_no_more(self, task: str) -> None:
+        """Withdraw the open question of a task, which runs again without an answer."""
+
+        def op(tx: Transaction) -> None:
+            row = rows.load(tx, task)
+            if row is not None and row.state == "input-required":
+                question_rows.close(tx, task, "withdrawn")
+                tx.publish(questions.go_on(tx, row, None))
+
+        await self._runtime.commit(op, tasks=(task,), keep_trying=True)
+
     async def give_up(
         self, task: str, error: StanzaError, also: Callable[[Database], object]
     ) -> bool:

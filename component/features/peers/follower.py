@@ -478,11 +478,17 @@ class Follower:
         return values | {"question": None, "receipt": receipt}
 
     async def _change(self, **values: str | float | None) -> None:
-        shares = await self._storage.write(
-            lambda db: rows.change(db, self.call, **values), keep_trying=True
-        )
+        is_news = values.get("question") is not None or values.get("state") == "ended"
+
+        def op(database: Database) -> tuple[Sequence[str], bool]:
+            shares = rows.change(database, self.call, **values)
+            return shares, is_news and rows.is_asked(database, self.task)
+
+        shares, is_asked = await self._storage.write(op, keep_trying=True)
         for share in shares:
             self._service.requeued(share)
+        if is_asked:  # what its principal was asked before is not asked by the peer any more
+            await self._service.ask_no_more(self.task)
 
     def _next_wait(self) -> float:
         wait, self._wait = self._wait, min(self._wait * 2, _LONGEST_WAIT_S)

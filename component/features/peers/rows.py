@@ -302,6 +302,14 @@ def receipts_of(database: Database, task: str) -> tuple[str, ...]:
     return tuple(row[0] for row in found)
 
 
+def is_asked(database: Database, task: str) -> bool:
+    """Return whether the principal of a task is asked something."""
+    found = database.execute(
+        "SELECT 1 FROM tasks WHERE id = ? AND state = 'input-required'", (task,)
+    )
+    return found.fetchone() is not None
+
+
 def is_wanted(database: Database, call: Call) -> bool:
     """Return whether the task that waits for a call has not ended and is not being cancelled."""
     row = database.execute("SELECT state FROM tasks WHERE id = ?", (call.task,)).fetchone()

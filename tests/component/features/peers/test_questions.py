@@ -162,6 +162,36 @@ async def test_a_peer_that_asks_without_end_ends_its_call(tmp_path: Path) -> Non
         assert [one.id for one in b.cancelled] == ["t1"]
 
 
+async def test_a_question_is_withdrawn_when_the_task_of_the_peer_has_ended(tmp_path: Path) -> None:
+    async with with_scripted(tmp_path, "x") as (a, b, romeo):
+        await accepted(a, b, romeo)
+        b.report(asking())
+        await romeo.hear("Which color?")
+        done = Result(skill="x", outputs=(Output(name="output", text="any color"),))
+        b.report(Task(id="t1", state="completed", revision=2, result=done), kind="normal")
+        assert text_of((await ended(romeo)).result) == "any color"
+        await romeo.say("green")
+        await a.advance(5)
+        assert b.replies == []
+
+
+async def test_a_question_takes_the_place_of_one_that_the_peer_does_not_ask_any_more(
+    tmp_path: Path,
+) -> None:
+    async with with_scripted(tmp_path, "x") as (a, b, romeo):
+        await accepted(a, b, romeo)
+        b.report(asking())
+        await romeo.hear("Which color?")
+        b.report(asking(3, "Which shade?"))
+        await romeo.hear("Which shade?")
+        await a.advance(61)
+        await romeo.say("pale")
+        await a.advance(5)
+        (answer,) = b.replies
+        assert isinstance(answer, InputAnswer)
+        assert answer.input == "i3"
+
+
 async def test_a_question_that_comes_twice_is_answered_alike(tmp_path: Path) -> None:
     async with with_scripted(tmp_path, "x") as (a, b, romeo):
         await accepted(a, b, romeo)
