@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from component.config.describe import Table
     from component.features.feature import Feature
     from component.skills import Registry
+    from component.store import Storage
 
 FEATURES: Final = (
     "service_commands",
@@ -87,13 +88,31 @@ def _package(feature: str) -> ModuleType:
     return import_module(f"component.features.{feature}")
 
 
-def make_features(settings: Settings) -> "Mapping[str, Feature]":
-    """Return the features that a service with these settings uses, by name and in order."""
+def make_features(settings: Settings, also: Collection[str] = ()) -> "Mapping[str, Feature]":
+    """Return the features that a service with these settings uses, by name and in order, and `also`
+    those with these names.
+    """
     return {
         name: import_module(f"component.features.{name}.feature").FEATURE(settings)
         for name in FEATURES
-        if _is_used(name, settings)
+        if name in also or _is_used(name, settings)
     }
+
+
+async def unfinished(storage: "Storage") -> Collection[str]:
+    """Return the features that have work to end, although the settings may not turn them on any
+    more. Raises StorageError.
+    """
+    known = {name: getattr(rows_of(name), "is_unfinished", None) for name in FEATURES}
+    return await storage.read(
+        lambda db: [name for name, check in known.items() if check is not None and check(db)]
+    )
+
+
+def rows_of(feature: str) -> ModuleType | None:
+    """Return the module `rows` of a feature; None if it has none."""
+    name = f"component.features.{feature}.rows"
+    return None if find_spec(name) is None else import_module(name)
 
 
 def sections_of(feature: str) -> Sequence[str]:

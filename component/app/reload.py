@@ -8,7 +8,7 @@ from pydantic_core import PydanticCustomError
 
 from component import logs, system
 from component.app.faults import config_errors, sentences
-from component.app.features import FEATURES, make_features, sections_of
+from component.app.features import FEATURES, make_features, sections_of, unfinished
 from component.app.subsystems import OpenedFeature, Subsystems
 from component.audit.protocol import AuditEvent
 from component.config import Settings
@@ -18,6 +18,7 @@ from component.kernel.environment import read_rights
 from component.kernel.kernel import RELOADED, Reloaded
 from component.kernel.options import SOFTWARE
 from component.skills.sources import SkillSources
+from component.store import StorageError
 
 
 class ReloadError(Exception):
@@ -39,10 +40,13 @@ async def reload(
         raise ReloadError("The service was started without a configuration file.")
     settings = subsystems.kernel.settings
     try:
-        change = change_of(settings, await system.in_thread(read))
+        left = await unfinished(subsystems.kernel.storage)
+        change = change_of(settings, await system.in_thread(read), left)
         features = _apply(change, subsystems)
     except config_errors() as error:
         raise ReloadError(*sentences(error)) from None
+    except StorageError as error:
+        raise ReloadError(f"The database cannot be read: {error}") from None
     if any(key.startswith("log.") for key in change.keys):
         logs.configure(change.settings.log.level, change.settings.log.format)
     await subsystems.replace(features)
@@ -116,8 +120,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     again: Collection[str]
 
 
-def change_of(old: Settings, new: Settings) -> Change:
-    """Return how the service changes with other settings.
+def change_of(old: Settings, new: Settings, left: Collection[str] = ()) -> Change:
+    """Return how the service changes with other settings. The features `left` have work to end.
 
     Raises ReloadError: what can be applied does not go together with what needs a restart;
     FeatureError: the settings of a feature cannot be used.
@@ -127,7 +131,7 @@ def change_of(old: Settings, new: Settings) -> Change:
     restart = [key for key in keys if key not in reloaded and _section(key) not in reloaded]
     settings = _with_values(new, old, restart)
     applied = [key for key in keys if key not in restart]
-    features = make_features(settings)
+    features = make_features(settings, left)
     touched = {*applied, *map(_section, applied)}
     again = {name for name, each in features.items() if touched.intersection(each.reloads)}
     return Change(settings=settings, keys=applied, restart=restart, features=features, again=again)

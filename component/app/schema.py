@@ -1,8 +1,6 @@
 """The schema of the database: the tables of all packages and features."""
 
 from collections.abc import Iterator
-from importlib import import_module
-from importlib.util import find_spec
 from itertools import chain
 from typing import Final
 
@@ -23,9 +21,9 @@ from component.tasks import rows as tasks
 
 def _of_features() -> Iterator[Table]:
     for name in features.FEATURES:
-        rows = f"component.features.{name}.rows"
-        if find_spec(rows) is not None:
-            yield from import_module(rows).TABLES
+        rows = features.rows_of(name)
+        if rows is not None:
+            yield from rows.TABLES
 
 
 _PACKAGES: Final = (

@@ -12,7 +12,7 @@ import anyio
 import structlog
 from anyio.abc import TaskStatus
 
-from component.app.features import load, make_features
+from component.app.features import load, make_features, unfinished
 from component.app.outside_service import find_unknown_skills
 from component.app.schema import SCHEMA
 from component.app.service_manager import ServiceManager
@@ -150,6 +150,8 @@ class Service:
             _log.warning(sentence)
         async with open_environment(self.catalog, SCHEMA, self._make_model) as environment:
             self._environment = environment
+            left = make_features(self.settings, await unfinished(environment.storage))
+            self._features = {name: self._features.get(name, left[name]) for name in left}
             self._subsystems = subsystems = Subsystems(environment, self._features)
             self._log_settings("starting")
             record = environment.monitoring.recorder.record

@@ -99,6 +99,11 @@ class Peer(Section):
     """Tokens that all calls of a day may cost, likewise."""
     concurrency: Count = 16
     """Maximum number of tasks of the peer that run here at the same time."""
+    open_tasks: Count = 500
+    """Maximum number of open tasks of the peer for all people together: waiting, running, or asking
+    a question. For one person it is tasks.per_principal. Further requests are rejected with
+    `resource-constraint` and a hint when to retry.
+    """
 
     @field_validator("onward")
     @classmethod

@@ -6,7 +6,8 @@ A folder has, besides its logic, at most these files:
 - `settings.py`: its sections of `agent.toml`, as `SECTIONS`, `check` for what they
   demand, `is_used`, and `described_sources`, which yields names of
   `Settings.described_sources`; each of them only where it is needed
-- `rows.py`: its tables and all statements on them
+- `rows.py`: its tables and all statements on them, and `is_unfinished` if it may have work to end
+  when the settings do not turn it on any more
 - `handlers.py`, `node.py`: what it serves
 - `commands.py`, `skills.py`
 - `feature.py`: `FEATURE`, the subclass of `component.features.feature.Feature`

@@ -102,6 +102,7 @@ def make_policy(settings: Settings) -> Policy:
             PeerRule(
                 *(peer.name, peer.jid, peer.offers, peer.believed_domains, peer.delegates),
                 concurrency=peer.concurrency,
+                open_tasks=peer.open_tasks,
                 requires_grant=peer.requires == "grant",
             )
             for peer in settings.peer

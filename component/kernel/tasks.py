@@ -134,6 +134,7 @@ class TaskSubsystem:
                 noticed=self._set_aside,
                 spent=self.spent_by,
                 most_running=self._most_running,
+                most_open=self._most_open,
             ),
             self.limits,
             self.news,
@@ -206,6 +207,10 @@ class TaskSubsystem:
     def _most_running(self, principal: str) -> int:
         found = self._catalog.rights.policy.concurrency(JID.parse(principal))
         return self.limits.running_per_principal if found is None else found
+
+    def _most_open(self, principal: str) -> int:
+        found = self._catalog.rights.policy.open_tasks(JID.parse(principal))
+        return self.limits.tasks_per_principal if found is None else found
 
     async def spent_by(self, task: str) -> Amount:
         """Return what the work of a task has cost so far. Raises StorageError."""

@@ -56,9 +56,9 @@ class ConfirmationRule(msgspec.Struct, frozen=True):
 
 class PeerRule(msgspec.Struct, frozen=True):
     """An agent elsewhere that may use the skills whose names match `offers`, in the names of people
-    of the domains `origins`. What works for it may also use those that match `delegates`, and
-    `concurrency` of its tasks run at a time. `name` begins the names of its own skills.
-    `requires_grant` demands a chain of grants of it.
+    of the domains `origins`. What works for it may also use those that match `delegates`. At a time
+    `open_tasks` of its tasks are open, and `concurrency` of them run. `name` begins the names of
+    its own skills. `requires_grant` demands a chain of grants of it.
     """
 
     name: str
@@ -67,6 +67,7 @@ class PeerRule(msgspec.Struct, frozen=True):
     origins: tuple[str, ...] = ()
     delegates: tuple[str, ...] = ()
     concurrency: int = 16
+    open_tasks: int = 500
     requires_grant: bool = False
 
 
@@ -135,6 +136,7 @@ class Policy:
         }
         self._names = [peer.name for peer in peers]
         self._concurrency = [peer.concurrency for peer in peers]
+        self._open_tasks = [peer.open_tasks for peer in peers]
         self._needs_grant = [peer.requires_grant for peer in peers]
         self._offers = [pattern(peer.offers) for peer in peers]
         self._delegates = [pattern(peer.delegates) for peer in peers]
@@ -199,6 +201,11 @@ class Policy:
         """Return how many tasks of a peer run at a time; None if it is not a peer."""
         view = self._view(principal)
         return self._concurrency[-1 - view] if view < 0 else None
+
+    def open_tasks(self, principal: JID) -> int | None:
+        """Return how many tasks of a peer are open at a time; None if it is not a peer."""
+        view = self._view(principal)
+        return self._open_tasks[-1 - view] if view < 0 else None
 
     def may_delegate(self, principal: JID, skill: str) -> bool:
         """Whether work for a principal may use a skill that the principal itself does not see: one

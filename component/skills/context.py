@@ -25,13 +25,13 @@ from component.skills.host import (
     SendMessage,
 )
 from component.skills.operations import (
-    AskConfirmation,
     AskModel,
     AskPrincipal,
     ChildResult,
     Host,
     PlainHost,
     PublishPart,
+    RelayQuestion,
     ReportProgress,
     RunStep,
     Sleep,
@@ -303,17 +303,14 @@ class Context:
         )
         return answer  # type: ignore[no-any-return]  # it fits the schema
 
-    async def confirm(self, confirm: str, key: str) -> Literal["approve", "deny"]:
-        """Ask the principal to confirm what another agent is about to do, and return the decision.
+    async def relay(self, question: str, key: str) -> Any:
+        """Ask the principal what another agent asks, and return the answer: a dict, or `approve` or
+        `deny` for a confirmation.
 
-        For skills of other agents, whose confirmations travel up (DLG-018). `confirm` is the XML of
-        the confirmation. Raises UsageError as `ask`.
+        For skills of other agents, whose questions travel up (DLG-017, DLG-018). `question` is the
+        XML of an `Input` or a `Confirm`. Raises Denied and UsageError as `ask`.
         """
-        decided = await self._host.perform(AskConfirmation(confirm, key))
-        value: Literal["approve", "deny"] = msgspec.json.decode(
-            decided, type=Literal["approve", "deny"]
-        )
-        return value
+        return msgspec.json.decode(await self._host.perform(RelayQuestion(question, key)))
 
     async def sleep(self, seconds: float, *, key: str | int | None = None) -> None:
         """Wait for a time, up to days, without using an execution, a thread or a timer.
@@ -330,17 +327,25 @@ class Context:
         *,
         delay_s: float = 0.0,
         key: str | int | None = None,
+        shown_as: str = "",
     ) -> str:
         """Start a task that runs `skill` for the same principal, once; return its id.
 
         The child task does not begin before `delay_s` seconds have passed. It is cancelled if this
         task ends before it does. `wait` returns its outcome. `key` is used as for a step.
 
+        With `shown_as`, the progress of the child task is reported as that of this task, and the
+        parts of its artifacts as parts of artifacts of this task, whose names begin with
+        `shown_as` and a slash. Each child task needs another one.
+
         Raises SkillError if the principal has no such skill, if the parameters are invalid, or if
-        the principal has too many tasks, and UsageError as `step` does.
+        the principal has too many tasks, and UsageError as `step` does, and for a `shown_as` that
+        is used already.
         """
         encoded = _input_json(params or {}, f"start {skill}")
-        started: str = await self._host.perform(StartTask(skill, encoded, float(delay_s), key))
+        started: str = await self._host.perform(
+            StartTask(skill, encoded, float(delay_s), key, shown_as)
+        )
         return started
 
     async def wait(

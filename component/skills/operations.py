@@ -192,12 +192,14 @@ class AskPrincipal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
     key: Key
 
 
-class AskConfirmation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="confirm"):
-    """Ask the principal to confirm what another agent is about to do. `confirm` is the XML of its
-    confirmation; the result is the decision, `approve` or `deny`, as JSON. Raises UsageError.
+class RelayQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="relay"):
+    """Ask the principal what another agent asks. `question` is the XML of a `Confirm` or an
+    `Input`; the result is the decision, `approve` or `deny`, or the answer, as JSON.
+
+    Raises Denied and UsageError.
     """
 
-    confirm: str
+    question: str
     key: Key
 
 
@@ -209,7 +211,8 @@ class Sleep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="sleep"
 
 
 class StartTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="start"):
-    """Start a child task; `params` is a JSON object. The result is its id.
+    """Start a child task; `params` is a JSON object. The result is its id. With `shown_as`, what
+    it reports is reported by this task, too.
 
     Raises SkillError and UsageError.
     """
@@ -218,6 +221,7 @@ class StartTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="st
     params: bytes
     delay_s: float
     key: Key
+    shown_as: str = ""
 
 
 class WaitForTasks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="wait"):
@@ -262,7 +266,7 @@ Operation: TypeAlias = (
     | PublishPart
     | RunStep
     | AskPrincipal
-    | AskConfirmation
+    | RelayQuestion
     | Sleep
     | StartTask
     | WaitForTasks

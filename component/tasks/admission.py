@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar, cast
@@ -50,6 +50,7 @@ from component.tasks.worker import Worker, ask_before
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Accepted, Result
 from xep.fluux_agent.identifiers import check_identifier
+from xep.jid import JID
 from xep.stanza_error import StanzaError
 
 T = TypeVar("T")
@@ -166,7 +167,7 @@ class Admission:
                 request = yield from self._confirmed(request, skill, arguments)
 
             # Row 11, else `retry`. The limit of open tasks is checked when a new one is committed.
-            self._skills.let_in(request.principal)
+            self._let_in(request.principal, flight)
 
             if request.caller_context is THE_CALLER:  # it asks the agent at the address
                 caller = CallerContext(self._skills.agent_at(request.target))
@@ -206,6 +207,11 @@ class Admission:
         # Row 8, else `deadline-expired`.
         if request.deadline is not None and request.deadline <= self._now():
             raise errors.deadline_expired()
+
+    def _let_in(self, principal: JID, flight: Flight) -> None:
+        self._skills.let_in(principal)
+        if flight.unwanted:  # it was cancelled while something was found out about it
+            raise errors.busy(self._limits.retry_after_s)
 
     def _confirmed(self, request: Request, skill: Skill, arguments: Arguments) -> Waits[Request]:
         """Return the request with the confirmation that is needed, if one is."""
@@ -250,6 +256,24 @@ class Admission:
         if flight is not None:
             flight.land(None)
         return known
+
+    async def task_of(self, key: str) -> str:
+        """Return the task of a request, which is made for work that has none yet (CAN-010).
+
+        Raises StanzaError: `unknown-task`, also if the request is still judged, which is refused
+        then; and `busy`, if no task can be made.
+        """
+        flight, run = self._cache.under_way(key), self._worker.of_request(key)
+        if run is not None and run.request.mode != "inline":
+            with suppress(AlreadyError):
+                await run.announce()
+                return run.task
+        if flight is not None:
+            flight.unwanted = True
+        found = await self._store.storage.read(partial(replay.find, key=key))
+        if found is None or found.task is None:
+            raise errors.unknown_task()
+        return found.task
 
     def _enter(
         self, key: RequestKey, *, on_disk: bool = True
@@ -424,6 +448,8 @@ class Admission:
         if deadline is not None:
             due = rows.milliseconds(deadline)
             left = (due - await self._store.storage.read(lambda db: db.settled)) / 1000
+        if flight.unwanted:
+            limit = 0.0  # it was cancelled before it had a run; now it can be cancelled as a task
         with anyio.move_on_after(limit if left is None else min(limit, max(0.0, left))):
             await flight.wait()
         if flight.landed:

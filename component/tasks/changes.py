@@ -103,11 +103,15 @@ class Transaction:
         self.make_receipt: MakeReceipt | None = None
 
     def publish(self, *changes: Change) -> None:
-        """Publish changes after the commit; the children of a task that has ended are cancelled."""
+        """Publish changes after the commit; the children of a task that has ended are cancelled,
+        and what a child reports is reported by its parent, if that wants it.
+        """
         self.changes += changes
         for made in changes:
             row = made.row
             self.queued(row, *made.ready)
+            if row.parent is not None:
+                self.publish(*report_to_parent(self, row, made.detail))
             if row.children and row.state in TERMINAL:
                 # locked in a fixed order
                 rest = f"WHERE parent = ? AND {rows.OPEN} ORDER BY id"
@@ -159,7 +163,7 @@ class TaskRuntime:
         self.skills = skills
         self.limits = limits
         self.instance = leases.new_instance()
-        self.open_tasks = OpenBound(limits)
+        self.open_tasks = OpenBound(limits, skills.most_open)
         self.records = RecordBound(limits.records_per_principal, limits.retry_after_s)
         self.slots = Slots(limits.running_total, limits.running_per_principal, skills.most_running)
         self.group: TaskGroup | None = None
@@ -434,6 +438,29 @@ def add_part(tx: Transaction, row: Row, output: Output) -> Change:
         (row.id, output.name, output.part, int(output.last), encode(output)),
     )
     return change(tx, row, row.state, output)
+
+
+def report_to_parent(tx: Transaction, row: Row, detail: Detail | None) -> Sequence[Change]:
+    """Report the progress of a child task, and the parts of its artifacts, as those of its parent;
+    parts that came while the parent could report nothing follow with the next one, or with the
+    result.
+    """
+    if not isinstance(detail, Progress | Output | Result) or row.parent is None:
+        return ()
+    shown_as = rows.outline_of(row).shown_as
+    parent = rows.load(tx, row.parent) if shown_as else None
+    if parent is None or parent.state != "running":
+        return ()
+    if isinstance(detail, Progress):
+        return (change(tx, parent, "running", detail),)
+    made: list[Change] = []
+    room = tx.limits.result_bytes // 2 - rows.size_of_parts(tx, parent.id)
+    for part in rows.unshown_parts(tx, row.id, parent.id, f"{shown_as}/"):
+        room -= len(encode(part).encode())
+        if room < 0 or parent.state in TERMINAL:
+            break
+        made.append(add_part(tx, parent, part))
+    return made
 
 
 def reveal(tx: Transaction, row: Row) -> Sequence[Change]:

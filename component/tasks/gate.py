@@ -362,6 +362,7 @@ class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
             Raises StorageError.
         most_running: returns how many tasks an agent (a bare JID) that asks for several people may
             have running on an instance; None without a limit beside those of its people.
+        most_open: returns how many open tasks such an agent may have, likewise.
         noticed: is called with what a person was told about a task that was set aside. Raises
             StorageError.
     """
@@ -381,4 +382,5 @@ class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
     ask_model: AskModel = no_model
     spent: Callable[[str], Awaitable[Amount]] | None = None
     most_running: Callable[[str], int] | None = None
+    most_open: Callable[[str], int] | None = None
     noticed: Callable[[Notification], Awaitable[None]] | None = None

@@ -19,10 +19,10 @@ import msgspec
 
 from component.skills.errors import Denied, InvalidParam, SkillError, StepFailed, UsageError
 from component.skills.operations import (
-    AskConfirmation,
     AskModel,
     AskPrincipal,
     ChildResult,
+    RelayQuestion,
     RunStep,
     Sleep,
     StartTask,
@@ -56,9 +56,7 @@ TABLES: Final = (
 
 T = TypeVar("T")
 
-StepOperation: TypeAlias = (
-    RunStep | AskPrincipal | AskConfirmation | Sleep | StartTask | WaitForTasks
-)
+StepOperation: TypeAlias = RunStep | AskPrincipal | RelayQuestion | Sleep | StartTask | WaitForTasks
 """The operations that are steps."""
 
 ATOMIC: Final = ""
@@ -171,8 +169,8 @@ def _described(operation: StepOperation) -> tuple[str, str, bytes]:
         case AskPrincipal(question=text):
             name = f"{_QUESTION}{hashlib.sha256(text.encode()).hexdigest()[:16]}"
             return name, f"question {text[:80]!r}", b""
-        case AskConfirmation():
-            return f"{_QUESTION}confirm", "confirmation", operation.confirm.encode()
+        case RelayQuestion():
+            return f"{_QUESTION}relay", "question of another agent", operation.question.encode()
         case Sleep():
             return "~sleep", "sleep", b""
         case StartTask(skill=skill):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Final
 from urllib.parse import unquote_to_bytes
@@ -284,11 +285,21 @@ class Parts:
         self._bytes += len(part.text.encode())
         self.all.append(part)
 
+    def add_shown(self, parts: Iterable[Output]) -> None:
+        """Add parts that others have published: those of child tasks."""
+        for part in parts:
+            known = self._artifacts.get(part.name)
+            if part.part == (0 if known is None else len(known.texts)):
+                self.shown(part)
+
     def completed(self, result: Result) -> Result:
-        """Return the result with every artifact complete (ART-004), and each only once."""
-        whole = {
-            name: Output(name=name, type=artifact.type, text="".join(artifact.texts))
+        """Return the result with every artifact complete (ART-004), and each only once: what the
+        result itself has counts, which can be a reference to the same.
+        """
+        given = {one.name for one in result.outputs}
+        whole = [
+            Output(name=name, type=artifact.type, text="".join(artifact.texts))
             for name, artifact in self._artifacts.items()
-        }
-        given = tuple([one for one in result.outputs if whole.get(one.name) != one])
-        return msgspec.structs.replace(result, outputs=(*whole.values(), *given))
+            if name not in given
+        ]
+        return msgspec.structs.replace(result, outputs=(*whole, *result.outputs))

@@ -213,10 +213,12 @@ def ask_input(
     return ask_question(tx, row, put, (JID.parse(row.principal),), step)
 
 
-def ask_relayed(tx: Transaction, row: Row, original: Confirm, id_: str, step: str) -> Change:
-    """Ask the principal of a task for the confirmation `original` of another agent, otherwise like
-    `ask_question`. What will be done, the agent that will do it and the digest stay as they are
-    (DLG-020); the identifier is a new one.
+def ask_relayed(
+    tx: Transaction, row: Row, original: Confirm | Input, id_: str, step: str
+) -> Change:
+    """Ask the principal of a task what another agent asks, otherwise like `ask_question`. What
+    will be done, the agent that asks and the digest stay as they are (DLG-020, DLG-030); the
+    identifier is a new one.
     """
     wanted = original.expires
     expires = lapses(
@@ -227,9 +229,16 @@ def ask_relayed(tx: Transaction, row: Row, original: Confirm, id_: str, step: st
         row.deadline,
     )
     principal = JID.parse(row.principal)
-    put = msgspec.structs.replace(
-        original, id=id_, task=row.id, principal=principal, expires=rows.moment(expires)
-    )
+    lapse_at = rows.moment(expires)
+    put: Confirm | Input
+    if isinstance(original, Confirm):
+        put = msgspec.structs.replace(
+            original, id=id_, task=row.id, principal=principal, expires=lapse_at
+        )
+    else:
+        text, schema = original.questions[0].text, original.schema.json
+        made = input_for(text, schema, id=id_, revision=row.revision + 1, expires=lapse_at)
+        put = msgspec.structs.replace(made, agent=original.agent)
     return ask_question(tx, row, put, (principal,), step)
 
 
@@ -285,7 +294,7 @@ def decide(tx: Transaction, by: Answerer, decision: Decision) -> Judgement:
     if put.step:  # another agent needs the decision
         end_step(tx, row, put.step, Recorded(succeeded(decision.value)))
     if put.step or decision.value == "approve":
-        return Judgement(change=_go_on(tx, row, None))
+        return Judgement(change=go_on(tx, row, None))
     failure = Failure.of(errors.denied(), repeatable=nothing_ran(tx, row.id))
     if decision.reason is not None and decision.reason.strip():
         reason = without_forbidden(decision.reason.strip())
@@ -329,7 +338,7 @@ def answer(tx: Transaction, by: Answerer, given: InputAnswer, owner: str | None)
         doubt = doubt_about(tx, by, put.id, stands=is_yes_or_no(question))
         if doubt is not None:
             return Judgement(doubt=doubt)
-    made = _go_on(tx, row, owner)
+    made = go_on(tx, row, owner)
     if made.row.state not in TERMINAL:
         reply = encoded_reply(values, without_forbidden(by.reason.strip()))
         question_rows.store_answer(tx, put, reply, by.who)
@@ -360,7 +369,7 @@ def _closed(tx: Transaction, row: Row, put: InputRow) -> Judgement | None:
     return None
 
 
-def _go_on(tx: Transaction, row: Row, owner: str | None) -> Change:
+def go_on(tx: Transaction, row: Row, owner: str | None) -> Change:
     """Run a task that has its answer at once, or queue it."""
     if row.queue is not None:  # its queue may be full; claiming checks that
         owner = None

@@ -338,15 +338,17 @@ class Flight:
             key.
         answer: None until there is one, and afterwards if the request was refused and left nothing
             behind.
+        unwanted: whether the caller has cancelled the request before there was a task.
     """
 
-    __slots__ = ("_cache", "_done", "answer", "key", "recorded", "until")
+    __slots__ = ("_cache", "_done", "answer", "key", "recorded", "until", "unwanted")
 
     def __init__(self, key: RequestKey, until: float, cache: "ReplayCache") -> None:
         self.key = key
         self.until = until
         self.recorded: int | None = None
         self.answer: RecordedAnswer | None = None
+        self.unwanted = False
         self._cache = cache
         self._done = anyio.Event()
 
@@ -464,6 +466,10 @@ class ReplayCache:
     def knows(self, key: RequestKey) -> bool:
         """Return whether a request with this key is in progress, or its answer is in memory."""
         return self.flight(key) is not None or key.text in self._halves[key.named].entries
+
+    def under_way(self, key: str) -> Flight | None:
+        """Return the request in progress that has this key."""
+        return self._flights.get(key)
 
     def put(self, key: RequestKey, answer: RecordedAnswer, left_s: float | None = None) -> None:
         """Store an answer: for `left_s` seconds, or as long as a repetition is recognised.

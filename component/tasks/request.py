@@ -104,7 +104,8 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     `delegation` is present when an agent asks on behalf of somebody else. `lang` is the language of
     the request. `confirmation` is one that is needed before it begins; `undecided` says that it is
     determined only after the request is accepted whether one is. `poll_after` is the number of
-    seconds that `<accepted/>` suggested to wait before polling.
+    seconds that `<accepted/>` suggested to wait before polling. What a child task reports is
+    reported by its parent, if `shown_as` is given: it begins the names of artifacts there.
     """
 
     skill: str
@@ -129,6 +130,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     confirmation: Confirmation | None = None
     undecided: bool = False
     poll_after: int | None = None
+    shown_as: str = ""
 
     @property
     def size(self) -> int:
@@ -257,7 +259,7 @@ def key_of(request: Request) -> RequestKey:
     if request.session is not None:
         name = session_key(request.requester, request.target, request.session)
     elif request.name is not None:
-        name = _name_digest(request.requester, request.target, request.name)
+        name = named_key(request.requester, request.target, request.name)
     else:
         parts = ("iq", str(request.requester), str(request.target), request.stanza_id)
         digest = hashlib.sha256(_encode(parts))
@@ -271,10 +273,11 @@ def session_key(requester: JID, target: JID, session: str) -> str:
     """Return the text of the key of a request in a session, which is one at both addresses of an
     agent.
     """
-    return _name_digest(requester, canonical_address(target), _SESSION + session)
+    return named_key(requester, canonical_address(target), _SESSION + session)
 
 
-def _name_digest(requester: JID, target: JID, name: str) -> str:
+def named_key(requester: JID, target: JID, name: str) -> str:
+    """Return the text of the key of a request with a name (RPL-005)."""
     parts = ("request", str(requester.bare), str(target), name)
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
 

@@ -320,6 +320,7 @@ class Outline(msgspec.Struct, frozen=True):
     name: str | None = None
     origin: str = "iq"
     delegation: msgspec.Raw = NO_JSON
+    shown_as: str = ""
 
 
 def outline_of(row: Row) -> Outline:
@@ -512,36 +513,56 @@ _PRINCIPALS: Final = 10_000
 
 
 class OpenBound:
-    """Refuses new work of a share that has too many open tasks, or too large ones.
+    """Refuses new work of a share that has too many open tasks, or too large ones; and of an agent
+    that asks for several people, if their shares together have too many.
 
     The tasks are counted only when as many were accepted as there was room for, which leaves room
     that ended tasks have freed unused until then. Several instances on one database do not see what
     the others accept, so each uses a tenth of the room before it counts again.
+
+    Args:
+        limits: the limits of one share.
+        most_open: returns the maximum number of open tasks of an agent (a bare JID); their requests
+            may be larger in proportion.
     """
 
-    def __init__(self, limits: TaskLimits) -> None:
+    def __init__(self, limits: TaskLimits, most_open: Callable[[str], int] | None = None) -> None:
         self._limits = limits
+        self._most_open = most_open
         self._left: LRUCache[str, tuple[int, int]] = LRUCache(_PRINCIPALS)
-        """Tasks and bytes that a share may add before its tasks are counted."""
+        """Tasks and bytes that a share, or an agent, may add before its tasks are counted."""
 
     def check(self, database: Database, share: str, request: str = "") -> None:
         """Check whether a new task with this request is allowed. Raises StanzaError: `busy`, if
         there are too many open tasks, or their requests are too large together.
         """
         size = request_bytes(request) if request else 0
-        tasks, room = self._left.get(share, (0, 0))
-        if tasks <= 0 or room < size:
-            tasks, room = self._count(database, share, size)
-        self._left[share] = (tasks - 1, room - size)
+        agent, _, origin = share.partition(" ")
+        left: dict[str, tuple[int, int]] = {}
+        # All shares of an agent begin with its address and a space.
+        for whose in (share, f"{agent} ") if origin and self._most_open else (share,):
+            tasks, room = self._left.get(whose, (0, 0))
+            if tasks <= 0 or room < size:
+                tasks, room = self._count(database, whose, size)
+            left[whose] = (tasks - 1, room - size)
+        for whose, after in left.items():
+            self._left[whose] = after
 
-    def _count(self, database: Database, share: str, size: int) -> tuple[int, int]:
-        limits = self._limits
+    def _count(self, database: Database, whose: str, size: int) -> tuple[int, int]:
+        """Return the room of a share, or of all shares of an agent."""
+        limits, most = self._limits, self._limits.tasks_per_principal
+        which, values = "share = ?", [whose]
+        agent = whose.removesuffix(" ")
+        if agent != whose and self._most_open is not None:
+            most = self._most_open(agent)
+            which, values = "share > ? AND share < ?", [whose, f"{agent}!"]  # "!" follows the space
         count, taken = database.execute(
             "SELECT count(*), coalesce(sum(bytes), 0) FROM (SELECT bytes FROM tasks WHERE"  # noqa: S608
-            f" share = ? AND {OPEN} LIMIT ?) AS open",
-            (share, limits.tasks_per_principal),
+            f" {which} AND {OPEN} LIMIT ?) AS open",
+            (*values, most),
         ).fetchone() or (0, 0)
-        tasks, room = limits.tasks_per_principal - count, limits.open_bytes - int(taken)
+        bytes_ = max(limits.open_bytes, limits.open_bytes * most // limits.tasks_per_principal)
+        tasks, room = most - count, bytes_ - int(taken)
         if tasks <= 0 or (count and room < size):
             raise errors.busy(limits.retry_after_s)
         return (tasks, room) if database.dialect == "sqlite" else (tasks // 10, room // 10)
@@ -662,6 +683,27 @@ def event_of(row: Row, detail: Detail | None) -> Task:
         result=detail if isinstance(detail, Result) else None,
         failure=detail if isinstance(detail, Failure) else None,
     )
+
+
+def unshown_parts(database: Database, child: str, parent: str, prefix: str) -> Iterator[Output]:
+    """Return the parts of artifacts of a task that its parent has not shown yet, as parts of
+    artifacts there, whose names begin with the prefix.
+    """
+    found = column(
+        database,
+        "SELECT output FROM parts c WHERE task = ? AND NOT EXISTS (SELECT 1 FROM parts p WHERE"
+        " p.task = ? AND p.name = ? || c.name AND p.part = c.part) ORDER BY name, part",
+        *(child, parent, prefix),
+    )
+    for text in found:
+        part = read(text, Output)
+        yield msgspec.structs.replace(part, name=prefix + part.name)
+
+
+def size_of_parts(database: Database, task: str) -> int:
+    """Return the size of the parts of artifacts of a task, in characters."""
+    sql = "SELECT coalesce(sum(length(output)), 0) FROM parts WHERE task = ?"
+    return int(column(database, sql, task)[0])
 
 
 def parts_of(database: Database, task: str) -> list[Output]:

@@ -55,7 +55,7 @@ from xep.binding.escaping import without_forbidden
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm
 from xep.fluux_agent.execute import Accepted, Output, Result, State
-from xep.fluux_agent.task import Progress
+from xep.fluux_agent.task import Input, Progress
 from xep.stanza_error import StanzaError
 
 Stop: TypeAlias = Literal["cancel", "deadline", "limit", "lost", "drain"]
@@ -153,6 +153,8 @@ class Run:
         if self.skill.atomic:
             self._steps.under_way.add(ATOMIC)
         self._parts = Parts(runtime.limits.result_bytes)
+        self._shown_as: set[str] = set()
+        """Begin the names of artifacts of child tasks."""
         self._scope = anyio.CancelScope()
         self._ending = anyio.CancelScope(shield=True)
         self._recording: set[anyio.CancelScope] = set()
@@ -354,6 +356,12 @@ class Run:
             if self._stopped == "lost" or self._parked:
                 return
             if isinstance(ended, Result):
+                if self.row is not None and self.row.children:
+                    self._parts.add_shown(
+                        await self._runtime.commit(
+                            lambda tx: rows.parts_of(tx, self.task), keep_trying=True
+                        )
+                    )
                 whole = self._parts.completed(ended)
                 ended = outputs.checked(self.skill, whole, self._limits.result_bytes)
             if self._refused is not None:
@@ -461,6 +469,8 @@ class Run:
     async def _publish(self, given: operations.PublishPart) -> None:
         """Publish a part of an artifact; without a row it is stored until there is one."""
         self._check()
+        if given.name.partition("/")[0] in self._shown_as:
+            raise ValueError(f"the artifact {given.name!r} has the name of one of a child task")
         text = without_forbidden(given.text)
         part = self._parts.next(given.name, text, given.media_type, last=given.last)
         if part is None:
@@ -552,12 +562,13 @@ class Run:
 
         return await self._park(op)
 
-    async def _ask_confirmation(self, asked: operations.AskConfirmation) -> bytes:
-        """Ask the principal for a confirmation that another agent needs, like `_ask`."""
+    async def _relay(self, asked: operations.RelayQuestion) -> bytes:
+        """Ask the principal what another agent asks, like `_ask`."""
         step, recorded = await self._find_question(asked)
         if recorded is not None:
             return journal.json_of(recorded)
-        original, id_ = read(asked.confirm, Confirm), leases.new_instance()
+        original, id_ = read(asked.question, Confirm, Input), leases.new_instance()
+        assert isinstance(original, Confirm | Input)
 
         def op(tx: Transaction, row: Row) -> None:
             tx.publish(ask_relayed(tx, row, original, id_, step.name))
@@ -565,7 +576,7 @@ class Run:
         return await self._park(op)
 
     async def _find_question(
-        self, asked: operations.AskPrincipal | operations.AskConfirmation
+        self, asked: operations.AskPrincipal | operations.RelayQuestion
     ) -> tuple[StepId, Recorded | None]:
         await self._enter(asked)
         if _in_step.get() is self:
@@ -599,6 +610,13 @@ class Run:
 
     async def _start(self, start: operations.StartTask) -> str:
         step, recorded = await self._find(start)
+        if start.shown_as:
+            if "/" in start.shown_as or start.shown_as in self._shown_as:
+                raise UsageError(
+                    f"A child task is shown as {start.shown_as!r}, which has a slash or is used"
+                    " for another child task: pass another shown_as=… for each."
+                )
+            self._shown_as.add(start.shown_as)
         if recorded is None:
             child = await self._child(start)
             async with self._lock:
@@ -633,6 +651,7 @@ class Run:
             caller_context=caller,
             confirmation=None,
             undecided=True,
+            shown_as=start.shown_as,
         )
         skill = access.gate.visible(request)
         if skill is None or not access.may_use(request.principal, skill):
@@ -735,7 +754,7 @@ class Run:
         operations.PublishPart: _publish,
         operations.RunStep: _step,
         operations.AskPrincipal: _ask,
-        operations.AskConfirmation: _ask_confirmation,
+        operations.RelayQuestion: _relay,
         operations.Sleep: _sleep,
         operations.StartTask: _start,
         operations.WaitForTasks: _wait,

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from component import system
 from component.store.clock import seconds_since_boot
+from component.store.database import Database
 from component.store.errors import StorageError
 from component.store.outages import log_failure
 from component.store.storage import Storage
@@ -39,14 +40,16 @@ from component.tasks.question_rows import Answerer
 from component.tasks.questions import SEVERAL_CALLS, Judgement
 from component.tasks.receipts import MakeReceipt
 from component.tasks.replay import ReplayCache
-from component.tasks.request import session_key
+from component.tasks.request import named_key, session_key
 from component.tasks.rows import TERMINAL, Row
 from component.tasks.worker import Worker
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Decision
+from xep.fluux_agent.execute import Output
 from xep.fluux_agent.task import Cancel, Events, InputAnswer, Progress, Task
 from xep.fluux_agent.task import Tasks as TaskList
 from xep.jid import JID
+from xep.stanza_error import StanzaError
 
 T = TypeVar("T")
 
@@ -295,16 +298,22 @@ class TaskService:
         return _known(await self._storage.read(lambda db: queries.events(db, who, at, query, room)))
 
     async def cancel(self, who: JID, at: JID, query: Cancel) -> Task:
-        """Cancel a task, and return the task after that. Raises StanzaError: `unknown-task`."""
+        """Cancel a task, or that of a request which has no answer yet (CAN-010), and return the
+        task after that. Raises StanzaError: `unknown-task`.
+        """
+
+        task = query.id or ""
+        if query.request is not None:
+            task = await self._admission.task_of(named_key(who, at, query.request))
 
         def op(tx: Transaction) -> Task | None:
-            row = rows.find(tx, who, at, query.id, lock=True)
+            row = rows.find(tx, who, at, task, lock=True)
             if row is None:
                 return None
             tx.publish(*changes.cancel(tx, row))
             return queries.whole_task(tx, row)
 
-        return _known(await self._runtime.commit(op, tasks=(query.id,)))
+        return _known(await self._runtime.commit(op, tasks=(task,)))
 
     async def retract(self, who: JID, at: JID, tasks: Sequence[str]) -> bool:
         """Cancel tasks, because what they do is no longer wanted, if none of them has done
@@ -388,15 +397,57 @@ class TaskService:
 
         return await self._runtime.commit(op, tasks=tasks)
 
-    async def report(self, task: str, progress: Progress) -> None:
-        """Report the progress of a task that waits for an event elsewhere, if it still does."""
+    async def report(
+        self, task: str, reports: Callable[[Database], Sequence[Progress | Output]]
+    ) -> bool:
+        """Report what a task that waits for an event elsewhere has got from there. Return False if
+        it does not wait. `reports` is called in the commit.
+        """
+
+        def op(tx: Transaction) -> bool:
+            row = rows.load(tx, task)
+            if row is None or row.state != "running" or row.owner is not None or not row.waits:
+                return False
+            for each in reports(tx):
+                if row.state in TERMINAL:  # its deadline has passed
+                    break
+                if isinstance(each, Output):
+                    tx.publish(changes.add_part(tx, row, each))
+                else:
+                    tx.publish(changes.change(tx, row, "running", each))
+            return True
+
+        return await self._runtime.commit(op, tasks=(task,))
+
+    async def ask_no_more(self, task: str) -> None:
+        """Withdraw the open question of a task, which runs again without an answer."""
 
         def op(tx: Transaction) -> None:
             row = rows.load(tx, task)
-            if row is not None and row.state == "running" and row.owner is None and row.waits:
-                tx.publish(changes.change(tx, row, "running", progress))
+            if row is not None and row.state == "input-required":
+                question_rows.close(tx, task, "withdrawn")
+                tx.publish(questions.go_on(tx, row, None))
 
-        await self._runtime.commit(op, tasks=(task,))
+        await self._runtime.commit(op, tasks=(task,), keep_trying=True)
+
+    async def give_up(
+        self, task: str, error: StanzaError, also: Callable[[Database], object]
+    ) -> bool:
+        """End a task that waits for an event which will not happen. Return False if it runs now.
+
+        `also` is called in the same commit. The skill need not be known any more.
+        """
+
+        def op(tx: Transaction) -> bool:
+            row = rows.load(tx, task)
+            if row is not None and row.owner is not None:
+                return False
+            if row is not None and row.state not in TERMINAL:
+                tx.publish(changes.end(tx, row, "failed", error))
+            also(tx)
+            return True
+
+        return await self._runtime.commit(op, tasks=(task,), keep_trying=True)
 
     async def open_questions(self, who: JID, at: JID) -> Sequence[Question]:
         """Return the open questions that this address has asked the bare JID `who`."""

@@ -13,6 +13,7 @@ from xep.fluux_agent.confirm import Confirm
 from xep.fluux_agent.errors import Condition
 from xep.fluux_agent.execute import Output, Result, State
 from xep.fluux_agent.grant import SignedReceipt
+from xep.jid import JID
 from xep.result_sets import ResultSet
 from xep.stanza_error import StanzaError
 
@@ -53,7 +54,8 @@ class Input(Payload, frozen=True, kw_only=True):
     """The question of a task in state ``input-required``.
 
     ``id`` is never used again. ``revision`` is that of the event that asked, and an answer repeats
-    it. After ``expires`` no answer counts. ``form`` asks the same as ``schema``.
+    it. After ``expires`` no answer counts. ``agent`` is the agent that asks, if it is not the
+    sender, which passes its question on. ``form`` asks the same as ``schema``.
     """
 
     xml = Name(NAMESPACE, "input")
@@ -61,6 +63,7 @@ class Input(Payload, frozen=True, kw_only=True):
     id: Annotated[str, Attr()]
     revision: Annotated[int, Attr()]
     expires: Annotated[datetime | None, Attr()] = None
+    agent: Annotated[JID | None, Attr()] = None
     questions: Annotated[tuple[Question, ...], Child(at_least=1)]
     schema: Annotated[InputSchema, Child()]
     form: Annotated[Form | None, Child()] = None
@@ -198,9 +201,12 @@ class Events(Payload, frozen=True, kw_only=True):
 
 
 class Cancel(Payload, frozen=True, kw_only=True):
-    """A request to cancel the task ``id``. It may still be completed."""
+    """A request to cancel the task ``id``, which may still be completed; or the task of the
+    requester's own ``request``, if its answer, which names the task, has not come yet.
+    """
 
     xml = Name(NAMESPACE, "cancel")
 
-    id: Annotated[str, Attr()]
+    id: Annotated[str | None, Attr()] = None
+    request: Annotated[str | None, Attr()] = None
     reason: Annotated[str | None, TextChild()] = None

@@ -60,7 +60,7 @@ class PeerSkills:
         task_status.started()
         wait = _FIRST_WAIT_S
         while True:
-            await self._calls.is_connected.wait()
+            await self._calls.reach.is_connected.wait()
             self._changed = anyio.Event()
             try:
                 answer = await self._fetch("" if known is None else known.version)

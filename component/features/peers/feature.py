@@ -45,8 +45,8 @@ class PeersFeature(Feature):
             warnings=calls.reach.warnings,
             disco_features=lambda: (DELEGATION,),
             connected=calls.connected,
-            disconnected=calls.disconnected,
-            task_changed=lambda notice: calls.task_ended() if notice.final else None,
+            disconnected=calls.reach.disconnected,
+            task_changed=lambda notice: calls.task_ended(notice.task.id) if notice.final else None,
         )
 
     def offline_commands(self, storage: Storage) -> Sequence[AnyCommand]:

@@ -1,4 +1,4 @@
-"""Which peers answer: a circuit breaker for each.
+"""Whether peers can be reached, and how much is asked of each at a time.
 
 Calls that are stored are repeated until `unreachable_s` or the deadline. When several attempts in a
 row have got no answer, new calls fail at once, for half a minute at a time, and admins are told.
@@ -7,6 +7,8 @@ row have got no answer, new calls fail at once, for half a minute at a time, and
 from collections.abc import Sequence
 from typing import Final
 
+import anyio
+
 from component import system
 from component.breaker import Breaker
 from component.skills.errors import RemoteError
@@ -14,13 +16,31 @@ from xep.fluux_agent import errors
 
 _FAILURES: Final = 5
 _PAUSE_S: Final = 30.0
+_MOST_REQUESTS: Final = 32
+"""The maximum number of requests to one peer that wait for an answer; other calls wait as rows.
+Peers limit what they serve of one sender, and a peer that does not answer occupies nothing else.
+"""
 
 
 class Reach:
-    """What is known of the peers, by their names."""
+    """What is known of the peers, by their names.
+
+    Attributes:
+        is_connected: set while there is a session with the server.
+    """
 
     def __init__(self) -> None:
         self._breakers: dict[str, Breaker] = {}
+        self._turns: dict[str, anyio.CapacityLimiter] = {}
+        self.is_connected = anyio.Event()
+
+    def disconnected(self) -> None:
+        """Note that there is no session."""
+        self.is_connected = anyio.Event()
+
+    def turn(self, peer: str) -> anyio.CapacityLimiter:
+        """Return what a call holds while it asks a peer."""
+        return self._turns.setdefault(peer, anyio.CapacityLimiter(_MOST_REQUESTS))
 
     def check(self, peer: str) -> None:
         """Permit a new call. Raises RemoteError: the peer has not answered for some time."""

@@ -1,8 +1,9 @@
 """The requests that this service sends to peers, and what their answers mean here."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from decimal import Decimal
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -16,6 +17,7 @@ from component.skills.errors import RemoteError
 from component.skills.inputs import Arguments
 from component.skills.outputs import File, Link, Part, SkillResult
 from component.skills.outputs import Output as TextOutput
+from component.skills.validation import SchemaValidator
 from component.store.database import Database
 from component.tasks.outputs import part_of
 from component.tasks.rows import milliseconds
@@ -37,6 +39,7 @@ from xep.stanza_error import StanzaError
 
 N = TypeVar("N", int, float)
 
+_JSON: Final = "application/json"
 MOST_HOPS: Final = 4
 """The `max-hops` of work that begins here."""
 _PASSED_UP: Final = (
@@ -158,6 +161,20 @@ def result_of(result: Result) -> SkillResult:
         if part is not None:
             parts.append(part)
     return SkillResult(tuple(parts), result.is_error)
+
+
+def schema_mismatch(schema: Mapping[str, Any] | None, result: Result) -> str | None:
+    """Return why the JSON of a result does not fit the output schema of its skill, None if it does.
+    Other artifacts have no schema.
+    """
+    json = [one for one in result.outputs if one.type == _JSON and one.file is None]
+    if schema is None or result.is_error or len(json) != 1:
+        return None
+    try:
+        wrong = SchemaValidator(schema).mismatch(msgspec.json.decode(json[0].text))
+    except (ValueError, RecursionError) as error:
+        return f"it is not JSON: {error}"
+    return None if wrong is None else f"{wrong.place or 'it'}: {wrong.reason}"
 
 
 def failure_of(error: StanzaError, *, unknown: bool = False) -> Failure:

@@ -49,7 +49,9 @@ TABLES: Final = (
             state TEXT NOT NULL,
             remote TEXT {C},
             question TEXT,
+            questions INTEGER NOT NULL DEFAULT 0,
             reply TEXT,
+            parts TEXT NOT NULL DEFAULT '{}',
             outcome TEXT,
             unknown INTEGER NOT NULL DEFAULT 0,
             created BIGINT NOT NULL,
@@ -124,7 +126,9 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         owner: the instance that sends it.
         remote: the task of the peer, if it has accepted one.
         question: the XML of the open question of the peer: a `Task` with an input, or a `Confirm`.
+        questions: how many it has asked.
         reply: the XML of the answer to it, until the peer has it.
+        parts: the JSON of which parts of artifacts it has sent; see `artifacts.Received`.
         outcome: the XML of a `Result` or a `Failure`.
         unknown: whether the peer may have run it, although there is no answer.
         created: when it was stored, in milliseconds since 1970.
@@ -145,7 +149,9 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     state: str = "unanswered"
     remote: str | None = None
     question: str | None = None
+    questions: int = 0
     reply: str | None = None
+    parts: str = "{}"
     outcome: str | None = None
     unknown: int = 0
     created: int = 0
@@ -196,6 +202,22 @@ def is_pending(database: Database, call: str) -> bool:
 def is_asking(call: Call) -> bool:
     """Return whether the peer asks something that was not answered yet."""
     return call.question is not None and call.reply is None
+
+
+def is_unfinished(database: Database) -> bool:
+    """Return whether there is a call that has to end."""
+    found = database.execute("SELECT 1 FROM peer_calls WHERE state <> 'ended' LIMIT 1")
+    return found.fetchone() is not None
+
+
+def any_left(database: Database, owner: str) -> bool:
+    """Return whether `open_calls` would find a call of an instance that has ended."""
+    found = database.execute(
+        "SELECT 1 FROM peer_calls WHERE state <> 'ended' AND owner <> ?"
+        " AND owner NOT IN (SELECT id FROM instances) LIMIT 1",
+        (owner,),
+    )
+    return found.fetchone() is not None
 
 
 def open_calls(database: Database, owner: str) -> Sequence[Call]:
@@ -278,6 +300,14 @@ def receipts_of(database: Database, task: str) -> tuple[str, ...]:
         (task, task),
     ).fetchall()
     return tuple(row[0] for row in found)
+
+
+def is_asked(database: Database, task: str) -> bool:
+    """Return whether the principal of a task is asked something."""
+    found = database.execute(
+        "SELECT 1 FROM tasks WHERE id = ? AND state = 'input-required'", (task,)
+    )
+    return found.fetchone() is not None
 
 
 def is_wanted(database: Database, call: Call) -> bool:

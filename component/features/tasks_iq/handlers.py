@@ -248,8 +248,14 @@ class TasksHandler:
 
     def cancel(self, request: Request[Cancel]) -> Awaitable[Task]:
         """Cancel a task, and return the task after that (CAN-003)."""
-        check_identifier("cancel", "id", request.payload.id)
-        return self._tasks.cancel(request.principal, request.to, request.payload)
+        cancel = request.payload
+        if (cancel.id is None) == (cancel.request is None):
+            raise errors.malformed("cancel: expected either id or request")
+        if cancel.id is not None:
+            check_identifier("cancel", "id", cancel.id)
+        if cancel.request is not None:
+            check_identifier("cancel", "request", cancel.request)
+        return self._tasks.cancel(request.principal, request.to, cancel)
 
     def answer(self, request: Request[InputAnswer]) -> Awaitable[Task]:
         """Answer a question of a task, and return the task after that (INP-008)."""

@@ -404,6 +404,34 @@ def test_open_tasks_are_counted_only_when_the_room_is_used_up(
     bound.check(ledger, bob, "{}")
 
 
+@pytest.mark.ports
+def test_an_agent_has_a_limit_for_all_that_it_asks_for(new_ledger: Callable[[], Ledger]) -> None:
+    ledger = new_ledger()
+    limits = TaskLimits(tasks_per_principal=3, open_bytes=9_000)
+    bound = OpenBound(limits, {"bot@a.example": 6, "bo@a.example": 1}.__getitem__)
+
+    def add(number: int, share: str) -> None:
+        bound.check(ledger, share, "{}")
+        ledger.add(f"t-{number}", principal=BOB)
+        ledger.execute(f"UPDATE tasks SET share = '{share}' WHERE id = 't-{number}'")
+
+    for number in range(6):
+        add(number, f"bot@a.example p{number}@a.example")
+    with pytest.raises(StanzaError):
+        add(6, "bot@a.example p6@a.example")
+    with pytest.raises(StanzaError):
+        add(6, "bot@a.example p0@a.example")
+    # Others, whose names are similar, have limits of their own, and so has its own work.
+    for number, share in enumerate(("bo@a.example p@a.example", "bot@a.examples", "bot@a.example")):
+        add(10 + number, share)
+    ledger.execute("UPDATE tasks SET state = 'completed', bytes = 2000 WHERE id = 't-3'")
+    add(20, "bot@a.example p0@a.example")
+    ledger.execute("UPDATE tasks SET bytes = 4000 WHERE share LIKE 'bot@a.example p%'")
+    ledger.execute("UPDATE tasks SET state = 'completed' WHERE id = 't-4'")
+    with pytest.raises(StanzaError):  # their requests together are too large
+        add(21, "bot@a.example p8@a.example")
+
+
 def test_the_requests_of_open_tasks_have_limited_bytes_together() -> None:
     ledger, bob = Ledger(), str(BOB)
     bound = OpenBound(TaskLimits(open_bytes=5_000))

@@ -326,3 +326,94 @@ async def test_a_child_begins_after_its_delay(tmp_path: Path) -> None:
         clock.now += 61_000
         world.service._timer.wake()
         assert text_of(await world.ear.ended(task)) == "A"
+
+
+@skill(read_only=True, durable=True)
+async def draft(name: str, context: Context) -> str:
+    await context.output("text", f"{name} one. ")
+    await context.progress(0.5, name)
+    await context.output("text", f"{name} two.", last=True)
+    return name
+
+
+@skill(read_only=True, durable=True)
+async def drafts(context: Context, shown: bool = True) -> str:
+    await context.output("mine", "Here is all:", last=True)
+    tasks = [
+        await context.start("draft", {"name": name}, key=name, shown_as=name if shown else "")
+        for name in ("a", "b")
+    ]
+    await context.wait(tasks)
+    return "Done."
+
+
+@pytest.mark.parametrize("shown", [True, False])
+async def test_a_task_reports_what_its_children_report_if_it_wants_to(
+    open_storage: Open, shown: bool
+) -> None:
+    async with living(open_storage, draft, drafts) as world:
+        task = await world.task("drafts", params={"shown": str(shown).lower()})
+        ended = await world.reaches(task, "completed")
+        assert ended.result is not None
+        whole = {one.name: one.text for one in ended.result.outputs}
+        own = {"mine": "Here is all:", "output": "Done."}
+        children = {"a/text": "a one. a two.", "b/text": "b one. b two."}
+        assert whole == own | (children if shown else {})
+        events = await world.events(task)
+        parts = [(one.name, one.part) for each in events for one in each.outputs]
+        assert len(parts) == len(set(parts)) == (5 if shown else 1)
+        for name in children if shown else {}:
+            assert [number for other, number in parts if other == name] == [0, 1]
+        texts = {each.progress.text for each in events if each.progress is not None}
+        assert texts == ({"a", "b"} if shown else set())
+
+
+@pytest.mark.parametrize(("first", "second"), [("a", "a"), ("a/b", "c")])
+async def test_children_are_shown_under_different_names(
+    open_storage: Open, first: str, second: str
+) -> None:
+    @skill(read_only=True, durable=True)
+    async def wrong(context: Context) -> str:
+        await context.start("leaf", {"name": "a"}, key=1, shown_as=first)
+        await context.start("leaf", {"name": "b"}, key=2, shown_as=second)
+        return "Done."
+
+    async with living(open_storage, leaf([]), wrong) as world:
+        assert (await world.reaches(await world.task("wrong"), "failed")).failure
+
+
+async def test_a_task_cannot_publish_under_the_name_of_a_child(open_storage: Open) -> None:
+    @skill(read_only=True, durable=True)
+    async def wrong(context: Context) -> str:
+        await context.start("leaf", {"name": "a"}, shown_as="a")
+        try:
+            await context.output("a/text", "Mine.")
+        except ValueError as error:
+            return str(error)
+        return "It can."
+
+    async with living(open_storage, leaf([]), wrong) as world:
+        ended = await world.reaches(await world.task("wrong"), "completed")
+        assert ended.result is not None
+        assert "has the name of one of a child task" in ended.result.outputs[0].text
+
+
+async def test_children_show_no_more_than_half_of_what_a_result_may_have(
+    open_storage: Open,
+) -> None:
+    @skill(read_only=True, durable=True)
+    async def much(context: Context) -> str:
+        for _ in range(9):
+            await context.output("text", "x" * 1000)
+        return "Much."
+
+    @skill(read_only=True, durable=True)
+    async def shows(context: Context) -> str:
+        await context.wait([await context.start("much", {}, shown_as="a")])
+        return "Done."
+
+    async with living(open_storage, much, shows, result_bytes=12_000) as world:
+        ended = await world.reaches(await world.task("shows"), "completed")
+        assert ended.result is not None
+        sizes = {one.name: len(one.text) for one in ended.result.outputs}
+        assert sizes == {"a/text": 5000, "output": 5}

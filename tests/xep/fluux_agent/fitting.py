@@ -25,6 +25,7 @@ _BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {int: counts, Decimal: amounts}
 _IDENTIFIERS = {
     "Accepted.task",
     "Cancel.id",
+    "Cancel.request",
     "Confirm.id",
     "Confirm.task",
     "Decision.id",

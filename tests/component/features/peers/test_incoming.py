@@ -187,6 +187,28 @@ async def wait(number: int) -> str:
     return str(number)
 
 
+async def test_a_peer_cannot_fill_the_service_in_the_names_of_many_people(tmp_path: Path) -> None:
+    peer = {"name": "verona", "jid": "agent.montague.example", "offers": ["wait"], "open_tasks": 20}
+    settings = SETTINGS | {"peer": [peer]}
+    async with service(tmp_path, settings, skills=(wait,)) as kit:
+        bot = bot_of(kit)
+        answers = []
+        for number in range(100):
+            request = execute("wait", path(origin=f"p{number}@montague.example"), number="1")
+            answers.append(await ask(bot, msgspec.structs.replace(request, mode="async")))
+        assert [one.type for one in answers] == ["result"] * 20 + ["error"] * 80
+        assert {condition(one) for one in answers[20:]} == {"retry"}
+        assert await kit.kernel.storage.select("SELECT count(*) FROM tasks") == [(20,)]
+        assert await kit.kernel.storage.select("SELECT count(*) FROM replay") == [(20,)]
+        # Everybody else is served.
+        juliet = kit.peer("juliet@capulet.example/1")
+        answer = await ask(juliet, Execute(skill="wait", mode="async", params=NUMBER))
+        assert answer.require(Accepted)
+
+
+NUMBER = (Param(name="number", text="1"),)
+
+
 async def running_of(kit: Kit) -> Counter[str]:
     found = await kit.kernel.storage.select("SELECT share FROM tasks WHERE owner IS NOT NULL")
     return Counter(share.partition(" ")[2] for (share,) in found)

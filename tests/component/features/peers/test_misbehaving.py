@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.component.features.peers.scripted import ScriptedAgent, described
@@ -9,19 +10,21 @@ from tests.component.features.peers.test_calls import (
     ROMEO,
     conditions,
     ended,
+    execute,
     run,
     settings,
     text_of,
     using,
     with_scripted,
 )
-from tests.kit import Kit, anyio_backend, service
+from tests.kit import Kit, Peer, anyio_backend, service
 from xep.binding import encode
 from xep.fluux_agent import errors
 from xep.fluux_agent.delegation import Delegation
 from xep.fluux_agent.execute import Accepted, Execute, Output, Result
-from xep.fluux_agent.skills import SkillsQuery, Title
-from xep.fluux_agent.task import Task
+from xep.fluux_agent.skills import Schema, SkillsQuery, Title
+from xep.fluux_agent.task import Progress, Task
+from xep.stanza import Incoming
 from xep.stanza_error import StanzaError
 
 __all__ = ["anyio_backend"]
@@ -151,6 +154,129 @@ async def test_a_task_that_never_ends_ends_here_after_its_deadline(tmp_path: Pat
         await a.advance(60)
         await romeo.say("yes")
         assert conditions(await ended(romeo)) == ["outcome-unknown"]
+
+
+async def test_a_result_of_another_skill_is_none(tmp_path: Path) -> None:
+    async with with_scripted(tmp_path, "x", read_only=["x"]) as (_, b, romeo):
+        b.results["x"] = Result(skill="y")
+        assert condition(await execute(romeo, "b.x")) == "remote-failure"
+    async with with_scripted(tmp_path / "2", "x") as (a, b, romeo):
+        await accepted(a, b, romeo)
+        b.report(Task(id="t1", state="completed", revision=1, result=Result(skill="y")))
+        assert conditions(await ended(romeo)) == ["outcome-unknown"]
+        assert len(b.executed) == 1
+
+
+def condition(answer: Incoming) -> str:
+    """Return the application condition of an error."""
+    return answer.error(errors.CONDITIONS).application[0].xml.local
+
+
+async def accepted(a: Kit, b: ScriptedAgent, romeo: Peer) -> None:
+    """Let the peer accept a call in the task t1, which runs."""
+    b.results["x"] = Accepted(task="t1")
+    b.tasks["t1"] = Task(id="t1", state="running", revision=0)
+    await romeo.say("/run b.x")
+    await a.advance(2)
+
+
+async def test_an_event_of_another_task_ends_nothing(tmp_path: Path) -> None:
+    async with with_scripted(tmp_path, "x") as (a, b, romeo):
+        await accepted(a, b, romeo)
+        b.report(Task(id="t2", state="completed", revision=1, result=said("other")))
+        b.report(Task(id="t3", state="failed", revision=9))
+        await a.advance(2)
+        b.report(Task(id="t1", state="completed", revision=1, result=said("real")))
+        assert text_of((await ended(romeo)).result) == "real"
+
+
+async def test_an_older_event_after_a_newer_one_changes_nothing(tmp_path: Path) -> None:
+    async with with_scripted(tmp_path, "x") as (a, b, romeo):
+        await accepted(a, b, romeo)
+        b.report(Task(id="t1", state="running", revision=5, progress=Progress(text="late")))
+        await a.advance(2)
+        b.report(Task(id="t1", state="running", revision=3, progress=Progress(text="early")))
+        b.report(Task(id="t1", state="failed", revision=4))
+        await a.advance(2)
+        tasks = [stanza.payload(Task) for stanza in romeo.take()]
+        shown = [one.progress.text for one in tasks if one is not None and one.progress is not None]
+        assert shown == ["late"]
+        b.report(Task(id="t1", state="completed", revision=6, result=said("done")))
+        assert text_of((await ended(romeo)).result) == "done"
+
+
+async def test_an_end_that_comes_after_the_deadline_changes_nothing(tmp_path: Path) -> None:
+    async with with_scripted(tmp_path, "x", timeout_s=600) as (a, b, romeo):
+        await accepted(a, b, romeo)
+        assert conditions(await ended(romeo)) == ["outcome-unknown"]
+        romeo.take()
+        b.report(Task(id="t1", state="completed", revision=1, result=said("late")))
+        b.results["x"] = said("late")
+        await a.advance(60)
+        assert not any(one.payload(Task) for one in romeo.take())
+        assert len(b.executed) == 1
+
+
+OF_NUMBERS = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+@pytest.mark.parametrize("read_only", [["*"], []])
+@pytest.mark.parametrize(
+    ("text", "fits"), [('{"n": 1}', True), ('{"n": "x"}', False), ("no", False)]
+)
+async def test_json_that_does_not_fit_the_schema_of_a_result_is_a_failure(
+    tmp_path: Path, text: str, fits: bool, read_only: list[str]
+) -> None:
+    async with with_scripted(tmp_path, "x", read_only=read_only) as (a, b, romeo):
+        output = Schema(direction="output", json=msgspec.Raw(msgspec.json.encode(OF_NUMBERS)))
+        (before,) = b.skills
+        b.skills = (msgspec.structs.replace(before, schemas=(*before.schemas, output)),)
+        b.version = "2"
+        await a.advance(700)
+        part = Output(name="output", type="application/json", text=text)
+        b.results["x"] = Result(skill="x", outputs=(part,))
+        await romeo.iq("set", encode(Execute(skill="b.x", mode="async")))
+        task = await ended(romeo)
+        if fits:
+            assert text_of(task.result) == text
+        else:
+            assert conditions(task) == ["remote-failure"]
+            assert task.failure is not None
+            assert "The result of b is not what it declares" in task.failure.texts[0].text
+
+
+async def test_a_result_that_is_too_large_fails_and_holds_up_nobody(tmp_path: Path) -> None:
+    async with with_scripted(tmp_path, "x", "y") as (a, b, romeo):
+        b.results["x"] = said("x" * (a.kernel.tasks.limits.result_bytes + 1))
+        assert conditions(await run(romeo, "b.x")) == ["too-big"]
+        b.results["y"] = Result(skill="y", outputs=said("fine").outputs)
+        assert text_of((await run(romeo, "b.y")).result) == "fine"
+
+
+async def test_calls_of_one_peer_wait_for_each_other_when_there_are_many(tmp_path: Path) -> None:
+    own = settings("a", using("b"), using("c")) | {
+        "policy": {"confirm": "never"},
+        "tasks": {"per_principal": 500},
+    }
+    async with service(tmp_path / "a", own) as a:
+        b = ScriptedAgent(a, "agent.b.example", [described("x")])
+        c = ScriptedAgent(a, "agent.c.example", [described("x")])
+        await a.advance(700)
+        romeo = a.peer(ROMEO)
+        b.results["x"] = None
+        for _ in range(200):
+            request = encode(Execute(skill="b.x", mode="async"))
+            assert (await romeo.iq("set", request)).type == "result"
+        await a.advance(20)
+        assert len(b.executed) == 32
+        # Another peer is not concerned.
+        c.results["x"] = said("done")
+        assert text_of((await run(romeo, "c.x")).result) == "done"
+        b.results["x"] = said("done")
+        await a.advance(400)
+        found = await a.kernel.storage.select("SELECT state, count(*) FROM tasks GROUP BY state")
+        assert found == [("completed", 201)]
+        assert len({one.request for one in b.executed}) == 200
 
 
 async def test_only_the_peer_itself_can_end_its_task(tmp_path: Path) -> None:
