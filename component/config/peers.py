@@ -72,7 +72,8 @@ class Peer(Section):
     """
     confirm: Confirm | None = Field(default=None, examples=["always"])
     """When a person is asked before a skill of the peer is called, instead of policy.confirm. A
-    rule of the policy that matches the skill comes first.
+    rule of the policy that matches the skill comes first. With `never`, this agent does not ask in
+    work for other agents either: the peer asks itself before it does something destructive.
     """
     data: tuple[Literal["peer", "web", "file"], ...] | None = Field(
         default=None, examples=[["web"]]

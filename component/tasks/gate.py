@@ -283,11 +283,15 @@ class Approvers:
         assert not isinstance(found, Unknown)
         return found
 
-    def _of_delegated(self, request: Request, skill: Skill) -> Confirmation:
+    def _of_delegated(self, request: Request, skill: Skill) -> Confirmation | None:
         """Return who has to confirm delegated work: the approvers of the skill, else the agent that
-        sent the request, which asks its own principal (CNF-004, DLG-018). No rule waives it.
+        sent the request, which asks its own principal (CNF-004, DLG-018). No rule waives it, except
+        that `never` does for a skill of a peer: that agent will act, and asks itself.
         """
-        asked = self._asking(skill.name).approvers or (request.principal.bare,)
+        rule, is_misled = self._asking(skill.name), request.caller_context.asker == "misled model"
+        if rule.when == "never" and skill.described_by == "peer" and not is_misled:
+            return None
+        asked = rule.approvers or (request.principal.bare,)
         return Confirmation(asked=asked, risk=risk_of(skill), expires_s=self._expires_s)
 
     def _confirmation(

@@ -392,9 +392,7 @@ class Follower:
         if call is None:
             return
         before = read(call.question, Task, Confirm) if call.question else None
-        if isinstance(before, Confirm) and before.id == question.id:
-            return
-        if call.question == encode(question):
+        if isinstance(before, Task | Confirm) and _name_of(before) == _name_of(question):
             return
         try:
             asked.check(call, question, self._is_own)
@@ -510,6 +508,13 @@ def cancelling(call: Call) -> Cancel:
     if call.remote is not None:
         return Cancel(id=call.remote)
     return Cancel(request=read(call.request, Execute).request)
+
+
+def _name_of(question: Asked) -> tuple[str, str]:
+    """Return what identifies a question: an event and the answer to `get` differ in the rest."""
+    if isinstance(question, Confirm) or question.input is None:
+        return question.id, ""
+    return question.id, question.input.id
 
 
 def _is_report(news: Asked) -> bool:

@@ -41,6 +41,13 @@ def erase(file: str) -> str:
     return f"{file} is gone."
 
 
+@skill(open_world=False, destructive=False)
+def note(text: str) -> str:
+    """Write a note."""
+    DONE.append(text)
+    return "Noted."
+
+
 @skill(read_only=True, open_world=False)
 async def which(context: Context) -> str:
     """Ask which one."""
@@ -262,6 +269,40 @@ async def test_an_agent_in_between_does_not_ask_twice(tmp_path: Path) -> None:
         await romeo.say("no")
         await ended(romeo)
         assert DONE == []
+
+
+@pytest.mark.parametrize("rule", ["never", None])
+async def test_an_agent_in_between_asks_as_its_settings_say(
+    tmp_path: Path, rule: str | None
+) -> None:
+    DONE.clear()
+    c_settings = settings("c", used_by("b", origins=["a.example"]))
+    b_peers = used_by("a", delegates=["c.*"]), using("c", confirm=rule)
+    a_settings = settings("a", using("b", read_only=["ask_further"]))
+    skills = (erase, note)
+    async with (
+        service(tmp_path / "c", c_settings, skills=skills) as c,
+        service(tmp_path / "b", settings("b", *b_peers), skills=(ask_further,), beside=c) as b,
+        service(tmp_path / "a", a_settings, beside=b) as a,
+    ):
+        await a.settled()
+        romeo = a.peer(ROMEO)
+        # Notes are not destructive there, so only the agent in between can ask.
+        await ask_c(romeo, "c.note", text="5")
+        if rule is None:
+            assert (await romeo.hear("May I run c.note?")).startswith("agent.b.example would do")
+            await a.advance(60)
+            await romeo.say("yes")
+        assert text_of((await ended(romeo)).result) == "Noted."
+        # The agent that acts asks itself before it erases.
+        await ask_c(romeo, "c.erase", file="a.txt")
+        acting = "agent.b.example" if rule is None else "agent.c.example"
+        assert (await romeo.hear("a.txt")).startswith(f"{acting} would do this")
+        await a.advance(60)
+        assert DONE == ["5"]
+        await romeo.say("yes")
+        assert text_of((await ended(romeo)).result) == "a.txt is gone."
+        assert DONE == ["5", "a.txt"]
 
 
 async def test_a_question_that_was_asked_while_the_service_was_down_is_found(
