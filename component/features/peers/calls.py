@@ -32,6 +32,7 @@ from component.features.peers.requests import (
     has_limits,
     new_call,
     result_of,
+    text_for,
 )
 from component.features.peers.rows import Call
 from component.grants import PublicKey
@@ -106,7 +107,7 @@ class PeerCalls:
             self.reach.check(peer.name)
             sender = canonical_address(JID.parse(context.address))
             new, execute = new_call(peer, skill, arguments, context, sender)
-            left = await self._left(context)
+            left = await self.left(context)
             try:
                 if self._needs_no_row(peer, skill, context):
                     # After a kill it is another request: its deadline and its trace are.
@@ -187,7 +188,7 @@ class PeerCalls:
             await self.receipts.ended(call, answer)
         return answer
 
-    async def _left(self, context: Context) -> Left:
+    async def left(self, context: Context) -> Left:
         """Return what is left of the budget that came with the work."""
         given = context.delegation
         if given is None or (given.budget_usd is None and given.budget_tokens is None):
@@ -232,7 +233,7 @@ class PeerCalls:
         assert isinstance(question, Task)
         asked = question.input
         assert asked is not None, "only such events are questions"
-        text = clean(asked.questions[0].text, _LONGEST_QUESTION)
+        text = clean(text_for(asked.questions, context.lang), _LONGEST_QUESTION)
         schema = msgspec.json.decode(asked.schema.json, type=dict[str, object])
         reply = InputAnswer(task=question.id, input=asked.id, revision=asked.revision)
         try:
