@@ -44,7 +44,7 @@ def _time(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-class _Peer:
+class Peer:
     """The kit's agent: it accepts work as a task, and sends the events that the check requests."""
 
     def __init__(self, t: Talk) -> None:
@@ -54,6 +54,7 @@ class _Peer:
         self.asked_by = ""
         self.asked_in = 0
         self.thread = self.task
+        self.request: Execute | None = None
         self._revision = 0
         self._accepted_at = ""
         users = self.address.rpartition("@")[2]
@@ -86,8 +87,8 @@ class _Peer:
         made = self.t.given(told, Accepted, "Delegating as a task")
         asked = await self.t.next(is_execute)
         self.asked_by = asked.head.sender or ""
-        request = asked.head.payload(Execute)
-        self.thread = (request and request.thread) or self.task
+        self.request = asked.head.payload(Execute)
+        self.thread = (self.request and self.request.thread) or self.task
         self._accepted_at = asked.head.to or ""
         return made.task
 
@@ -160,7 +161,7 @@ def _input_of(message: Received, task_id: str) -> Input:
        roles=("delegate",), needs=[Ability.PEER], alone=True)  # fmt: skip
 async def cancel_down(t: Talk) -> None:
     """Cancelling a task cancels the accepted work that was delegated for it."""
-    peer = _Peer(t)
+    peer = Peer(t)
     made = await peer.begin()
     await t.iq("set", Cancel(id=made))
     await peer.cancelled(t.timeout)
@@ -171,7 +172,7 @@ async def cancel_down(t: Talk) -> None:
        needs=[Ability.PEER], alone=True)  # fmt: skip
 async def deadline_down(t: Talk) -> None:
     """A task that reaches its deadline cancels the work that was delegated for it."""
-    peer = _Peer(t)
+    peer = Peer(t)
     await peer.begin(deadline=_time(datetime.now(UTC) + timedelta(seconds=1)))
     await peer.cancelled(t.timeout + 1)
 
@@ -181,7 +182,7 @@ async def deadline_down(t: Talk) -> None:
 async def input_up(t: Talk) -> None:
     """A question of a peer is passed to the principal, and the answer to the peer."""
     for lang, wanted in (("de", _GERMAN), ("tlh", _ENGLISH)):
-        peer, theirs = _Peer(t), t.new_id()
+        peer, theirs = Peer(t), t.new_id()
         made = await peer.begin(lang=lang, thread=t.new_id())
         await peer.asks(_STRING, theirs)
         message = await t.quiet(_question_in(made), t.timeout)
@@ -214,7 +215,7 @@ async def schema_bound(t: Talk) -> None:
     # Encoders of JSON refuse what is nested so deeply, so it is written as text.
     deep = '{"allOf": [' * _DEEP + _STRING + "]}" * _DEEP
     for colour in (_SLOW, deep):
-        peer = _Peer(t)
+        peer = Peer(t)
         made = await peer.begin()
         await peer.asks(colour, t.new_id())
         message = await t.quiet(_question_in(made), t.timeout)
@@ -243,7 +244,7 @@ class _Asking:
     something.
     """
 
-    def __init__(self, t: Talk, peer: _Peer) -> None:
+    def __init__(self, t: Talk, peer: Peer) -> None:
         self.id = t.new_id()
         self.target = f"shelf {self.id}"
         self.peer = peer
@@ -291,7 +292,7 @@ async def _confirm(t: Talk) -> tuple[_Asking, str, Received | None]:
     """Let a peer ask; return the target's task and its first reaction: a question, or a
     decision.
     """
-    peer = _Peer(t)
+    peer = Peer(t)
     made = await peer.begin()
     asking = _Asking(t, peer)
     await asking.send()
