@@ -16,6 +16,7 @@ import anyio
 import rfc8785
 
 from tests.conformance.small_further import DELEGATION, SELF, TEXT, FurtherAgent
+from xep.binding import ContentError
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import NAMESPACE as CONFIRM
 from xep.fluux_agent.confirm import Action, Confirm, Decision
@@ -113,7 +114,10 @@ class DelegatingAgent(FurtherAgent):
 
     async def _took(self, stanza: Incoming) -> bool:
         """Whether it was work to delegate as a task, which is done with then."""
-        request = stanza.sole_payload(Execute)
+        try:
+            request = stanza.sole_payload(Execute)
+        except ContentError:
+            return False  # it is refused below
         if request.mode != "async" or request.delegation is not None:
             return await self._took_delegated(stanza, request)
         if request.skill != "conformance.delegate":

@@ -181,7 +181,7 @@ class FurtherAgent(SmallAgent):
             _check_form(request.delegation)
         if path[-1] != sender and self.defect not in ("any last via", "the origin speaks"):
             raise errors.malformed("the last <via/> is the sender")
-        if SELF in path and self.defect != "goes in circles":
+        if {SELF, DOMAIN} & set(path) and self.defect != "goes in circles":
             raise errors.loop()
         if len(path) > request.delegation.max_hops and self.defect != "any number of hops":
             raise errors.hops_exceeded()
