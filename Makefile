@@ -87,6 +87,7 @@ packages: $(STAMP)
 	PACKAGES="mmdebstrap umoci" tests/tools/debian.sh $(VENV)
 	rm -rf dist
 	$(BIN)/hatchling build -d dist
+	cd packaging/client && $(abspath $(BIN))/hatchling build -t wheel -d $(CURDIR)/dist
 	packaging/deb.sh $(VENV)
 	packaging/image.sh $(VENV)
 

@@ -20,6 +20,7 @@ from conformance.drivers import DriverError
 
 DOMAIN = "agent.localhost"
 USERS = "localhost"
+PEER = f"peer@{USERS}"
 REFUSED = "mallory@elsewhere.example"
 _START = 60.0
 """Seconds that the demo's own server may take to start."""
@@ -71,7 +72,9 @@ async def attached(host: str, port: int, secret: str) -> AsyncIterator[None]:
             f'[server]\nhost = "{host}"\nport = {port}\n'
             f'component_domain = "{DOMAIN}"\ncomponent_secret = "${{CONFORMANCE_SECRET}}"\n'
             "reconnect_min_s = 0.1\nreconnect_max_s = 0.5\n"
-            f'[storage]\npath = "{folder}/data"\n[log]\nlevel = "error"\n',
+            f'[storage]\npath = "{folder}/data"\n[log]\nlevel = "error"\n'
+            f'[[peer]]\nname = "kit"\njid = "{PEER}"\noffers = ["conformance.*"]\n'
+            f'origins = ["{USERS}"]\n',
             "utf-8",
         )
         command = [_program(), "run", "--config", str(config)]

@@ -6,9 +6,10 @@ from xmpp_agent_client.aioxmpp_service import AgentsService
 agents = client.summon(AgentsService)
 ```
 
-The last release of aioxmpp is 0.13.3, of 2023. It needs Python 3.11 or 3.12, lxml 4 and pyOpenSSL
-before 26. It stops with ``on_failure`` if a connection breaks without an end of TLS; start the
-client again then. Requests and tasks continue on the new stream.
+The last release of aioxmpp is 0.13.3, of 2023. It needs Python 3.11, lxml 4 and pyOpenSSL before
+26: with Python 3.12 it cannot verify certificates, because `ssl.match_hostname` is gone. It stops
+with ``on_failure`` if a connection breaks without an end of TLS; start the client again then.
+Requests and tasks continue on the new stream.
 """
 
 import io
@@ -26,8 +27,8 @@ try:
     from OpenSSL import SSL
 except ImportError as error:
     raise ImportError(
-        "This needs aioxmpp, which runs on Python 3.11 and 3.12:"
-        f" pip install 'xmpp-agent-component[aioxmpp]' ({error})"
+        "This needs aioxmpp, which runs on Python 3.11 and not on later ones:"
+        f" pip install 'xmpp-agent-client[aioxmpp]' ({error})"
     ) from error
 
 from xep.binding import Payload

@@ -23,7 +23,7 @@ try:
     from slixmpp.xmlstream.matcher import MatchMany, MatchXPath
 except ImportError as error:
     raise ImportError(
-        f"This needs slixmpp: pip install 'xmpp-agent-component[slixmpp]' ({error})"
+        f"This needs slixmpp: pip install 'xmpp-agent-client[slixmpp]' ({error})"
     ) from error
 
 from xmpp_agent_client import stanzas

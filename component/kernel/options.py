@@ -22,6 +22,7 @@ from component.policy.taint import Taint
 from component.skills import Registry, Skill
 from component.skills.builtin import builtin_skills
 from component.skills.loading import add_modules
+from component.tasks.delegation import MOST_VIA
 from component.tasks.protocol import Bounds, QueueLimits, TaskLimits
 from xep.binding.json_bounds import MOST_DEPTH, MOST_VALUES
 from xep.jid import JID, learn_spelling
@@ -241,6 +242,7 @@ def facts(settings: Settings) -> Facts:
             "records_per_principal": str(tasks.records_per_principal),
             "ended_tasks_per_principal": str(tasks.ended_per_principal),
             "ended_bytes_per_principal": str(tasks.ended_bytes_per_principal),
+            **({"max_hops": str(MOST_VIA)} if settings.peer else {}),
         },
     )
 

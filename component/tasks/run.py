@@ -117,6 +117,7 @@ def context_of(request: Request, skill: Skill, host: Host | None = None, task: s
         task=task,
         paid_by=task if caller.budget is None else caller.budget.task,
         delegation=request.delegation,
+        lang=request.lang or "",
         host=host,
     )
 

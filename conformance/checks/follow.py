@@ -1,5 +1,6 @@
 """Helpers to follow a task: its acceptance, its events, the answer to get."""
 
+from dataclasses import dataclass
 from typing import Final
 
 from conformance.holding import BlockedError
@@ -38,6 +39,38 @@ async def run(
         return answer, t.given(answer, Result, f"Executing {role}")
     message, ended = await next_event(t, accepted.task, *ENDS)
     return message, ended.result
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How work has ended.
+
+    Attributes:
+        message: the answer, or the last event of the task that the work became.
+        result: the result; None if it has failed.
+        conditions: the conditions of the agent protocol, if it has failed.
+        repeatable: whether the same may be requested again, if it has failed.
+    """
+
+    message: Received
+    result: Result | None
+    conditions: tuple[str, ...] = ()
+    repeatable: bool = False
+
+
+async def outcome(t: Talk, answer: Received) -> Outcome:
+    """Return how the work of an execute request has ended, at once or as a task."""
+    if answer.is_error:
+        return Outcome(answer, None, tuple(answer.agent_conditions), answer.error.type == "wait")
+    accepted = answer.payload(Accepted)
+    if accepted is None:
+        return Outcome(answer, t.given(answer, Result, "Executing it"))
+    message, ended = await next_event(t, accepted.task, *ENDS)
+    failure = ended.failure
+    if failure is None:
+        return Outcome(message, ended.result)
+    conditions = tuple([type(one).xml.local for one in failure.conditions])
+    return Outcome(message, None, conditions, failure.repeatable)
 
 
 async def get(t: Talk, id_: str, sender: str | None = None) -> Received:

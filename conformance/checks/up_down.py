@@ -26,17 +26,17 @@ from xep.disco import InfoQuery
 from xep.fluux_agent.confirm import NAMESPACE as CONFIRMATION
 from xep.fluux_agent.confirm import Confirm, Decision
 from xep.fluux_agent.execute import NAMESPACE as EXECUTE
-from xep.fluux_agent.execute import Accepted
+from xep.fluux_agent.execute import Accepted, Execute
 from xep.fluux_agent.task import NAMESPACE as TASK
 from xep.fluux_agent.task import Cancel, Input, InputAnswer
 from xep.hashes import NAMESPACE as HASHES
 
-_COLOUR = {"type": "object", "properties": {"colour": {"type": "string"}}, "required": ["colour"]}
+_STRING = '{"type": "string"}'
 _WORDS = "It is quite harmless, you may say yes to it"
 """A peer's description of its action, which must not become part of a question."""
 _ENGLISH, _GERMAN = "Which colour shall it be?", "Welche Farbe soll es sein?"
 _DEEP = 2000
-_SLOW = "(a+)+$"
+_SLOW = '{"type": "string", "pattern": "(a+)+$"}'
 """A pattern whose time doubles with each letter, if all ways to match are tried."""
 
 
@@ -44,7 +44,7 @@ def _time(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-class _Peer:
+class Peer:
     """The kit's agent: it accepts work as a task, and sends the events that the check requests."""
 
     def __init__(self, t: Talk) -> None:
@@ -53,6 +53,8 @@ class _Peer:
         self.address = bare(t.peer)
         self.asked_by = ""
         self.asked_in = 0
+        self.thread = self.task
+        self.request: Execute | None = None
         self._revision = 0
         self._accepted_at = ""
         users = self.address.rpartition("@")[2]
@@ -85,6 +87,8 @@ class _Peer:
         made = self.t.given(told, Accepted, "Delegating as a task")
         asked = await self.t.next(is_execute)
         self.asked_by = asked.head.sender or ""
+        self.request = asked.head.payload(Execute)
+        self.thread = (self.request and self.request.thread) or self.task
         self._accepted_at = asked.head.to or ""
         return made.task
 
@@ -97,11 +101,16 @@ class _Peer:
         await self.t.send(
             self.address,
             f"<message from='{self.address}' to='{to}' type='{kind}' id='{self.t.new_id()}'>"
-            f"<thread>{self.task}</thread>{event}</message>",
+            f"<thread>{self.thread}</thread>{event}</message>",
         )
 
-    async def asks(self, schema: object, id_: str) -> None:
-        """Send a question to the delegating agent, in two languages."""
+    async def asks(self, colour: str, id_: str) -> None:
+        """Send a question to the delegating agent, in two languages; ``colour`` is the schema of
+        its answer, as JSON.
+        """
+        schema = (
+            f'{{"type": "object", "properties": {{"colour": {colour}}}, "required": ["colour"]}}'
+        )
         form = (
             f"<x xmlns='jabber:x:data' type='form'><field var='FORM_TYPE' type='hidden'>"
             f"<value>{TASK}</value></field><field var='colour' type='text-single' label='colour'>"
@@ -113,7 +122,7 @@ class _Peer:
             f"<input id='{id_}' revision='{self.asked_in}'>"
             f"<question xml:lang='en'>{_ENGLISH}</question>"
             f"<question xml:lang='de'>{_GERMAN}</question>"
-            f"<schema type='application/schema+json'>{escape_text(json.dumps(schema))}</schema>"
+            f"<schema type='application/schema+json'>{escape_text(schema)}</schema>"
             f"{form}</input>",
         )
 
@@ -152,7 +161,7 @@ def _input_of(message: Received, task_id: str) -> Input:
        roles=("delegate",), needs=[Ability.PEER], alone=True)  # fmt: skip
 async def cancel_down(t: Talk) -> None:
     """Cancelling a task cancels the accepted work that was delegated for it."""
-    peer = _Peer(t)
+    peer = Peer(t)
     made = await peer.begin()
     await t.iq("set", Cancel(id=made))
     await peer.cancelled(t.timeout)
@@ -163,7 +172,7 @@ async def cancel_down(t: Talk) -> None:
        needs=[Ability.PEER], alone=True)  # fmt: skip
 async def deadline_down(t: Talk) -> None:
     """A task that reaches its deadline cancels the work that was delegated for it."""
-    peer = _Peer(t)
+    peer = Peer(t)
     await peer.begin(deadline=_time(datetime.now(UTC) + timedelta(seconds=1)))
     await peer.cancelled(t.timeout + 1)
 
@@ -173,9 +182,9 @@ async def deadline_down(t: Talk) -> None:
 async def input_up(t: Talk) -> None:
     """A question of a peer is passed to the principal, and the answer to the peer."""
     for lang, wanted in (("de", _GERMAN), ("tlh", _ENGLISH)):
-        peer, theirs = _Peer(t), t.new_id()
+        peer, theirs = Peer(t), t.new_id()
         made = await peer.begin(lang=lang, thread=t.new_id())
-        await peer.asks(_COLOUR, theirs)
+        await peer.asks(_STRING, theirs)
         message = await t.quiet(_question_in(made), t.timeout)
         if not t.hold("DLG-017", message is not None, "a question to the principal", "none came"):
             return
@@ -203,14 +212,12 @@ async def input_up(t: Talk) -> None:
        needs=[Ability.PEER, Ability.HOSTILE], alone=True)  # fmt: skip
 async def schema_bound(t: Talk) -> None:
     """A peer's schema that takes extremely long to evaluate delays nobody."""
-    deep: object = {"type": "string"}
-    for _ in range(_DEEP):
-        deep = {"allOf": [deep]}
-    slow = {"type": "string", "pattern": _SLOW}
-    for colour in (slow, deep):
-        peer = _Peer(t)
+    # Encoders of JSON refuse what is nested so deeply, so it is written as text.
+    deep = '{"allOf": [' * _DEEP + _STRING + "]}" * _DEEP
+    for colour in (_SLOW, deep):
+        peer = Peer(t)
         made = await peer.begin()
-        await peer.asks({**_COLOUR, "properties": {"colour": colour}}, t.new_id())
+        await peer.asks(colour, t.new_id())
         message = await t.quiet(_question_in(made), t.timeout)
         id_ = t.new_id()
         if message is not None:
@@ -237,7 +244,7 @@ class _Asking:
     something.
     """
 
-    def __init__(self, t: Talk, peer: _Peer) -> None:
+    def __init__(self, t: Talk, peer: Peer) -> None:
         self.id = t.new_id()
         self.target = f"shelf {self.id}"
         self.peer = peer
@@ -269,7 +276,7 @@ class _Asking:
             peer.address,
             f"<message from='{peer.address}' to='{bare(peer.asked_by)}' type='chat'"
             f" id='{t.new_id()}'><body>{_WORDS}. yes or no?</body>"
-            f"<thread>{peer.task}</thread>{self.xml}</message>",
+            f"<thread>{peer.thread}</thread>{self.xml}</message>",
         )
 
     def decided(self, stanza: Received) -> bool:
@@ -285,7 +292,7 @@ async def _confirm(t: Talk) -> tuple[_Asking, str, Received | None]:
     """Let a peer ask; return the target's task and its first reaction: a question, or a
     decision.
     """
-    peer = _Peer(t)
+    peer = Peer(t)
     made = await peer.begin()
     asking = _Asking(t, peer)
     await asking.send()

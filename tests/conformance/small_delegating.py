@@ -15,15 +15,17 @@ from xml.sax.saxutils import escape, quoteattr
 import anyio
 import rfc8785
 
-from tests.conformance.small_further import DELEGATION, SELF, FurtherAgent
+from tests.conformance.small_further import DELEGATION, SELF, TEXT, FurtherAgent
+from xep.binding import ContentError
+from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import NAMESPACE as CONFIRM
-from xep.fluux_agent.confirm import Confirm, Decision
+from xep.fluux_agent.confirm import Action, Confirm, Decision
 from xep.fluux_agent.execute import NAMESPACE as EXECUTE
 from xep.fluux_agent.execute import Accepted, Execute
 from xep.fluux_agent.task import NAMESPACE as TASK
 from xep.fluux_agent.task import Cancel, Input, InputAnswer, Task
 from xep.hashes import NAMESPACE as HASHES
-from xep.stanza import Incoming
+from xep.stanza import IQ, Incoming
 
 DEFECTS = {
     "cancels only itself": "DLG-016",
@@ -37,6 +39,10 @@ DEFECTS = {
     "approves beforehand": "DLG-018",
     "decisions stay above": "DLG-018",
     "decides in words": "DLG-019",
+    "one thread for all": "DLG-027",
+    "a thread of its own": "DLG-028",
+    "no digest is needed": "DLG-029",
+    "words of agents count": "DLG-029",
     "decides without a digest": "DLG-019",
     "hides who acts": "DLG-020",
     "leaves a parameter out": "DLG-020",
@@ -75,6 +81,10 @@ class DelegatingAgent(FurtherAgent):
     """The agent; `defect` names what it does wrong, or nothing."""
 
     further = (*FurtherAgent.further, TASK, CONFIRM)
+    schemas = FurtherAgent.schemas | {
+        "conformance.ask": {"question": TEXT},
+        "conformance.erase": {"target": TEXT},
+    }
 
     def __init__(self, defect: str = "") -> None:
         super().__init__(defect)
@@ -104,8 +114,13 @@ class DelegatingAgent(FurtherAgent):
 
     async def _took(self, stanza: Incoming) -> bool:
         """Whether it was work to delegate as a task, which is done with then."""
-        request = stanza.sole_payload(Execute)
-        if request.mode != "async" or request.skill != "conformance.delegate":
+        try:
+            request = stanza.sole_payload(Execute)
+        except ContentError:
+            return False  # it is refused below
+        if request.mode != "async" or request.delegation is not None:
+            return await self._took_delegated(stanza, request)
+        if request.skill != "conformance.delegate":
             return False
         params = {param.name: param.text for param in request.params}
         number = next(self._numbers)
@@ -130,6 +145,33 @@ class DelegatingAgent(FurtherAgent):
             await self._gone(work)
         return True
 
+    async def _took_delegated(self, stanza: Incoming, request: Execute) -> bool:
+        """Whether it was delegated work that asks something, which waits for the answer then."""
+        delegated = request.mode == "async" and request.delegation is not None
+        skill = request.skill.rpartition(".")[2]
+        if not delegated or skill not in ("ask", "erase"):
+            return False
+        thread = None if self.defect == "a thread of its own" else request.thread
+        number = next(self._numbers)
+        work = Work(f"t-{number}", stanza.sender or "", "", thread, stanza.lang, theirs="none")
+        self.works.append(work)
+        head = f"task='{work.id}' state='accepted' revision='0'"
+        await self._reply(stanza, f"<accepted xmlns='{EXECUTE}' {head}/>")
+        if skill == "erase":
+            asked = Confirm(
+                id=f"p-{number}", action=Action(type="shelves.erase"), expires=datetime.now(UTC)
+            )
+            await self._confirm_up(work, asked, "")
+            return True
+        work.state, work.revision = "input-required", 1
+        schema = '{"type": "object"}'
+        await self._event(
+            work,
+            f"<input id='i-{number}' revision='1'><question xml:lang='en'>Which?</question>"
+            f"<schema type='application/schema+json'>{schema}</schema></input>",
+        )
+        return True
+
     async def _cancel(self, stanza: Incoming) -> None:
         work = self._find(stanza.sole_payload(Cancel).id)
         await self._end(work, "cancelled")
@@ -137,7 +179,7 @@ class DelegatingAgent(FurtherAgent):
         await self._gone(work)
 
     async def _gone(self, work: Work) -> None:
-        if self.defect == "cancels only itself":
+        if self.defect == "cancels only itself" or not work.peer:
             return
         elsewhere = self.defect == "cancels elsewhere"
         to = work.peer.rpartition("@")[2] if elsewhere else work.peer
@@ -169,6 +211,21 @@ class DelegatingAgent(FurtherAgent):
     async def _decided(self, stanza: Incoming) -> None:
         decision = stanza.sole_payload(Decision)
         work = next(one for one in self.works if one.ours_asked == decision.id)
+        if not work.peer and decision.hash is None and self.defect != "no digest is needed":
+            await self._send(
+                IQ(
+                    type="error",
+                    id=stanza.id or "",
+                    from_=stanza.to or "",
+                    to=stanza.sender or "",
+                    error=errors.malformed("the decision has no digest"),
+                )
+            )
+            return
+        if not work.peer:
+            await self._reply(stanza, "")
+            await self._end(work, "completed")
+            return
         work.state, work.revision = "running", work.revision + 1
         await self._reply(stanza, "")
         if self.defect != "decisions stay above":
@@ -194,6 +251,9 @@ class DelegatingAgent(FurtherAgent):
 
     async def _told(self, stanza: Incoming) -> bool:
         """Whether a message was about work that was passed on."""
+        if stanza.text_of("body") == "yes" and self.defect == "words of agents count":
+            await self._end(self.works[-1], "completed")
+            return True
         confirm = stanza.payload(Confirm)
         if confirm is not None:
             works = await self._passed_on_as(confirm.task)

@@ -12,12 +12,14 @@ from xml.sax.saxutils import escape, quoteattr
 
 import anyio
 
-from tests.conformance.small_agent import DOMAIN, REFUSED, SCHEMAS, SmallAgent
+from tests.conformance.small_agent import DOMAIN, REFUSED, SCHEMAS, STRANGER, SmallAgent
 from xep.binding import ContentError
 from xep.fluux_agent import errors
+from xep.fluux_agent.delegation import Delegation
 from xep.fluux_agent.execute import NAMESPACE as EXECUTE
 from xep.fluux_agent.execute import Execute
 from xep.fluux_agent.memory import NAMESPACE as MEMORY
+from xep.jid import JID
 from xep.stanza import IQ, Incoming
 from xep.stanza_error import StanzaError
 
@@ -27,6 +29,9 @@ SELF = f"assistant@{DOMAIN}"
 DEFECTS = {
     "any last via": "DLG-003",
     "goes in circles": "DLG-004",
+    "any form": "DLG-023",
+    "unknown is nothing": "DLG-025",
+    "repeats something else": "DLG-026",
     "any number of hops": "DLG-005",
     "origins are no limit": "DLG-010",
     "the origin speaks": "SEC-014",
@@ -38,6 +43,7 @@ DEFECTS = {
     "no budgets": "DLG-014",
     "nothing was spent": "DLG-015",
     "failures as they came": "DLG-021",
+    "some failures are lost": "DLG-021",
     "items of another id": "MEM-005",
     "nodes of nobody": "MEM-001",
     "what is kept is hidden": "PRV-005",
@@ -62,17 +68,27 @@ DEFECTS = {
 }
 """What is broken, and the identifier of the requirement that the kit names."""
 
-_TEXT = {"type": "string"}
+TEXT = {"type": "string"}
+_TRACE = re.compile(r"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_LATE = "2190-01-01T00:00:00Z"
+_PASSED_UP = {
+    "loop": errors.loop,
+    "hops-exceeded": errors.hops_exceeded,
+    "denied": errors.denied,
+    "deadline-expired": errors.deadline_expired,
+    "budget-exhausted": errors.budget_exhausted,
+    "outcome-unknown": errors.outcome_unknown,
+}
 
 
 class FurtherAgent(SmallAgent):
     """The agent; `defect` names what it does wrong, or nothing."""
 
     schemas = SCHEMAS | {
-        "conformance.delegate": {"peer": _TEXT, "text": _TEXT},
+        "conformance.delegate": {"peer": TEXT, "text": TEXT},
         "conformance.spend": {"tokens": {"type": "integer"}},
-        "conformance.remember": {"key": _TEXT, "text": _TEXT},
-        "conformance.recall": {"key": _TEXT},
+        "conformance.remember": {"key": TEXT, "text": TEXT},
+        "conformance.recall": {"key": TEXT},
         "conformance.reveal": {"shown": {"type": "boolean"}},
         "conformance.shy": {},
     }
@@ -161,14 +177,16 @@ class FurtherAgent(SmallAgent):
     def _delegated(self, request: Execute, sender: str) -> None:
         assert request.delegation is not None
         path = [str(one) for one in request.delegation.via]
+        if self.defect != "any form":
+            _check_form(request.delegation)
         if path[-1] != sender and self.defect not in ("any last via", "the origin speaks"):
             raise errors.malformed("the last <via/> is the sender")
-        if SELF in path and self.defect != "goes in circles":
+        if {SELF, DOMAIN} & set(path) and self.defect != "goes in circles":
             raise errors.loop()
         if len(path) > request.delegation.max_hops and self.defect != "any number of hops":
             raise errors.hops_exceeded()
         origin = str(request.delegation.origin)
-        known = origin.startswith("alice@")
+        known = origin == STRANGER.partition("/")[0]
         if self.defect == "only the sender's skills" and known:
             raise errors.unknown_skill()
         if origin == REFUSED and self.defect != "origins are no limit":
@@ -176,7 +194,9 @@ class FurtherAgent(SmallAgent):
 
     async def _delegate(self, request: Execute, params: dict[str, str], stanza: Incoming) -> str:
         given, broken = request.delegation, self.defect
-        assert given is not None
+        if given is None:
+            origin = JID.parse((stanza.sender or "").partition("/")[0])
+            given = Delegation(origin=origin, max_hops=4, via=())
         path = [str(one) for one in given.via]
         peer = params["peer"].partition("/")[0]
         if broken != "passes on without an end":
@@ -190,9 +210,12 @@ class FurtherAgent(SmallAgent):
             trace[2] = "1111111111111111"
             trace[1] = "2" * 32 if broken == "the trace is new" else trace[1]
         tokens = (given.budget_tokens or 0) + (1 if broken == "budgets grow" else -1)
-        limits = f" max-hops='{given.max_hops}' trace='{'-'.join(trace)}'"
+        limits = f" max-hops='{given.max_hops}'"
+        limits += f" trace='{'-'.join(trace)}'" if given.trace else ""
         if given.budget_tokens is not None:
-            limits += f" budget-tokens='{tokens}' budget-usd='{given.budget_usd}'"
+            limits += f" budget-tokens='{tokens}'"
+        if given.budget_usd is not None:
+            limits += f" budget-usd='{given.budget_usd}'"
         via = "".join(f"<via>{one}</via>" for one in path)
         passed = (
             f"<delegation xmlns='{DELEGATION}' origin='{given.origin}'{limits}>{via}</delegation>"
@@ -201,25 +224,35 @@ class FurtherAgent(SmallAgent):
             passed += "".join(re.findall(r"<credentials .*</credentials>", stanza.forward()))
         if broken == "names the device":
             passed += f"<param name='for'>{escape(stanza.sender or '')}</param>"
+        number = next(self._numbers)
+        thread = "ours" if broken == "one thread for all" else f"thread-{number}"
+        head = f"skill='echo' request='r-{number}' thread='{thread}' deadline='{_LATE}'"
         answer = await self._ask(
-            params["peer"], f"<execute xmlns='{EXECUTE}' skill='echo'>{passed}</execute>"
+            params["peer"], f"<execute xmlns='{EXECUTE}' {head}>{passed}</execute>"
         )
+        if answer.type == "error" and "urn:fluux:agent:0#errors" not in answer.forward():
+            if broken == "repeats something else":
+                head = head.replace(f"r-{number}", f"r-{number}-again")
+            answer = await self._ask(
+                params["peer"], f"<execute xmlns='{EXECUTE}' {head}>{passed}</execute>"
+            )
         text = answer.forward()
         if answer.type == "error":
-            further = ("loop", "denied", "deadline-expired")
-            for own in further:
-                if f"<{own} " in text and broken != "failures as they came":
-                    raise {
-                        "loop": errors.loop(),
-                        "denied": errors.denied(),
-                        "deadline-expired": errors.deadline_expired(),
-                    }[own]
-            if broken == "failures as they came":
-                raise errors.forbidden("The peer said so.")
-            repeatable = broken == "what has timed out may be repeated"
-            raise errors.remote_failure(repeatable=repeatable)
+            raise self._error_of(text)
         usage = "<usage tokens-in='41' tokens-out='3'/>"
+        if "<usage" not in text and given.budget_tokens and broken != "unknown is nothing":
+            usage = f"<usage tokens-in='{tokens}' cost-usd='{given.budget_usd or 0}'/>"
         return _result("done", "" if broken == "nothing was spent" else usage)
+
+    def _error_of(self, answer: str) -> StanzaError:
+        if self.defect == "failures as they came":
+            return errors.forbidden("The peer said so.")
+        for own, made in _PASSED_UP.items():
+            lost = self.defect == "some failures are lost" and own == "outcome-unknown"
+            if f"<{own} " in answer and not lost:
+                return made()
+        repeatable = self.defect == "what has timed out may be repeated"
+        return errors.remote_failure(repeatable=repeatable)
 
     async def _ask(self, to: str, payload: str) -> Incoming:
         id_ = f"ask-{next(self._numbers)}"
@@ -355,6 +388,14 @@ class FurtherAgent(SmallAgent):
             names = [str(number) for number, _ in enumerate(names)]
         items = "".join(f"<item id='{name}'/>" for name in names)
         return _items("urn:fluux:agent:0#skills", items)
+
+
+def _check_form(given: Delegation) -> None:
+    numbers = (given.max_hops, given.budget_usd or 0, given.budget_tokens or 0)
+    trace = given.trace is None or _TRACE.fullmatch(given.trace)
+    addresses = (given.origin, *given.via)
+    if min(numbers) < 0 or not trace or len(given.via) > 16 or any(a.resource for a in addresses):
+        raise errors.malformed("the delegation cannot be true")
 
 
 def _items(node: str, items: str) -> str:

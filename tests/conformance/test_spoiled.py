@@ -91,6 +91,35 @@ def _first_page(xml: str) -> str:
     return re.sub(r"<error.*</error>", page, xml).replace("type='error'", "type='result'", 1)
 
 
+def _as_result(xml: str) -> str:
+    """Return an error as a result of a skill."""
+    result = "<result xmlns='urn:fluux:agent:0#execute' skill='conformance.echo'/>"
+    return re.sub(r"<error.*</error>", result, xml).replace("type='error'", "type='result'", 1)
+
+
+def takes(reason: str) -> Spoil:
+    """Let grants pass that are refused for a reason."""
+    refused = f"<invalid-grant xmlns='urn:fluux:agent:0#errors' reason='{reason}'"
+    return lambda xml: _as_result(xml) if refused in xml else xml
+
+
+def another_letter(before: str) -> Spoil:
+    """Change the letter that follows the pattern."""
+
+    def spoiled(xml: str) -> str:
+        return re.sub(f"({before})(.)", lambda m: m[1] + ("B" if m[2] == "A" else "A"), xml)
+
+    return spoiled
+
+
+def _no_receipts(xml: str) -> str:
+    """Refuse what has a receipt."""
+    if "<receipt " not in xml:
+        return xml
+    error = "<error type='auth'><forbidden xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
+    return re.sub(r"<result.*</result>", error, xml).replace("type='result'", "type='error'", 1)
+
+
 HEADLINE = "type='headline'"
 NORMAL = "type='normal'"
 CONFIRM = "<hash "
@@ -209,6 +238,39 @@ DEFECTS: dict[str, tuple[str, Spoil]] = {
         "CNF-035",
         swap(r"<unknown-confirmation ", "<unknown-task "),
     ),
+    # Grants
+    "no grants": ("GRA-001", _no_receipts),
+    "grants are not allowed": ("GRA-002", swap("<forbidden ", "<not-allowed ", "<invalid-grant")),
+    "grants give rights": ("GRA-004", swap("<unknown-skill ", "<forbidden ")),
+    "no algorithm": ("GRA-005", takes("malformed")),
+    "patterns of any kind": ("GRA-006", takes("malformed")),
+    "no other members": ("GRA-007", _no_receipts),
+    "anybody signs the first": ("GRA-008", takes("wrong-key")),
+    "anybody signs the second": ("GRA-009", takes("wrong-key")),
+    "any parent": ("GRA-010", takes("wrong-parent")),
+    "anybody passes on": ("GRA-011", takes("wrong-path")),
+    "grants for another": ("GRA-012", takes("wrong-origin")),
+    "skills grow": ("GRA-013", takes("wider-skills")),
+    "grants grow old": ("GRA-014", takes("later-expiry")),
+    "budgets of grants grow": ("GRA-015", takes("larger-budget")),
+    "no depth": ("GRA-016", takes("too-deep")),
+    "any path": ("GRA-017", takes("wrong-path")),
+    "any origin": ("GRA-018", takes("wrong-origin")),
+    "for everybody": ("GRA-019", takes("wrong-audience")),
+    "for every skill": ("GRA-020", takes("skill-not-granted")),
+    "any budget": ("GRA-021", takes("larger-budget")),
+    "any deadline": ("GRA-022", takes("later-expiry")),
+    "early grants": ("GRA-023", takes("not-yet-valid")),
+    "other grants": ("GRA-026", swap("<conflict xmlns='urn:fluux", "<retry xmlns='urn:fluux")),
+    "keys of nobody": ("GRA-027", another_letter(r"<key [^>]*>")),
+    "keys under numbers": ("GRA-028", swap(r"<item id='[^']*'", "<item id='1'", "#keys")),
+    "keys of the sender": ("GRA-029", takes("wrong-key")),
+    "ended at once": ("GRA-032", swap("state='active'", "state='ended'", "<status")),
+    "knows every grant": ("GRA-033", swap("<item-not-found ", "<forbidden ")),
+    "revoked grants": ("GRA-035", takes("revoked")),
+    "silence is consent": ("GRA-036", swap("<retry ", "<over-quota ")),
+    "no receipt": ("GRA-037", swap("<receipt .*</receipt>", "")),
+    "a receipt of nobody": ("GRA-038", another_letter(r"<receipt .*[.]")),
     # Commands
     "no form": ("FAC-002", swap(r"<x xmlns='jabber:x:data'.*?</x>", "", "<command")),
     "forms of another type": (

@@ -20,6 +20,13 @@ Result = subprocess.CompletedProcess[str]
 KIT = [sys.executable, "-c", "from conformance.cli import main; main()"]
 TIMEOUT = 300.0  # seconds; a bound for a busy machine, not an expectation
 TESTER = "tester.localhost"
+PEER = {
+    "name": "kit",
+    "jid": f"peer@{TESTER}",
+    "offers": ["conformance.*"],
+    "origins": [TESTER, "localhost"],
+}
+"""The agent that the kit acts as."""
 
 
 @contextmanager
@@ -35,6 +42,7 @@ def served(server: Server, directory: Path) -> Iterator[AgentProcess]:
         agent__allowed_jids=admitted,
         agent__notice=Agent().notice,  # as its users have it
         limits__inline_s=1,
+        peer=[PEER],
     )
     with agent:
         agent.connected()

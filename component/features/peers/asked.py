@@ -12,6 +12,7 @@ import msgspec
 
 from component.agent_addresses import both_addresses
 from component.config.peers import Peer
+from component.features.peers.requests import text_for
 from component.features.peers.rows import Call
 from component.skills.context import Context
 from component.skills.errors import Denied, UsageError
@@ -61,7 +62,7 @@ async def reply(peer: Peer, call: Call, context: Context, is_own: IsOwn) -> Payl
         shown = msgspec.structs.replace(asked, agent=_asker(call, asked.agent, is_own))
         value: Literal["approve", "deny"] = await context.relay(encode(shown), asked.id)
         return Decision(id=asked.id, value=value, hash=asked.hash)
-    put = _input_of(asked)
+    put = _input_of(asked, context.lang)
     text, asker = put.questions[0].text, _asker(call, put.agent, is_own)
     if context.delegation is None:  # the principal is a person, to whom nobody else says who asks
         text = f"{_named(peer, call, asker)}: {text}"
@@ -114,8 +115,10 @@ def _asker(call: Call, claimed: JID | None, is_own: IsOwn) -> JID:
     return claimed.bare
 
 
-def _input_of(asked: Task) -> Input:
-    """Return the question of a task with clean texts. Raises ValueError."""
+def _input_of(asked: Task, lang: str = "") -> Input:
+    """Return the question of a task with clean texts, in a language if it has it. Raises
+    ValueError.
+    """
     put = asked.input
     if put is None:
         raise ValueError("a question without a text")
@@ -125,7 +128,7 @@ def _input_of(asked: Task) -> Input:
     except (ValueError, RecursionError, UsageError) as error:
         raise ValueError(f"a question with a schema that cannot be used: {error}") from error
     # In one line, so that no text of it begins a line of the message.
-    text = line(put.questions[0].text, _LONGEST_QUESTION)
+    text = line(text_for(put.questions, lang), _LONGEST_QUESTION)
     return msgspec.structs.replace(
         put,
         questions=(Question(text=text, lang="en"),),

@@ -109,7 +109,7 @@ class PeerCalls:
         self.reach.check(peer.name)
         sender = canonical_address(JID.parse(context.address))
         new, execute = new_call(peer, skill, arguments, context, sender)
-        left = await self._left(context)
+        left = await self.left(context)
         try:
             if self._needs_no_row(peer, skill, context):
                 # After a kill it is another request: its deadline and its trace are.
@@ -215,7 +215,7 @@ class PeerCalls:
             await self.receipts.ended(call, answer)
         return answer
 
-    async def _left(self, context: Context) -> Left:
+    async def left(self, context: Context) -> Left:
         """Return what is left of the budget that came with the work."""
         given = context.delegation
         if given is None or (given.budget_usd is None and given.budget_tokens is None):

@@ -1,8 +1,9 @@
 """Agents elsewhere: their skills here, and calls of them."""
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
+from component.budget.protocol import Amount
 from component.commands import AnyCommand
 from component.features.feature import Feature, Opened
 from component.features.peers.agent_keys import AgentKeys
@@ -15,14 +16,32 @@ from component.features.peers.node import KeysNode
 from component.features.peers.receipts import Receipts
 from component.features.peers.verification import GrantVerifier
 from component.kernel.kernel import Kernel
+from component.skills import Skill
 from component.store import Storage
+from component.tasks.protocol import Notice
 from xep.fluux_agent.delegation import NAMESPACE as DELEGATION
+
+if TYPE_CHECKING:
+    from component.features.peers.conformance_fixtures import ConformanceFixtures
 
 
 class PeersFeature(Feature):
     """The peers of the settings."""
 
     reloads: ClassVar = ("peer",)
+    _fixtures: "ConformanceFixtures | None" = None
+    _calls: PeerCalls
+
+    def skills(self) -> Iterable[Skill]:
+        """Return the skills for the conformance kit, if they are offered."""
+        if not self.settings.conformance.enabled:
+            return ()
+        from component.features.peers.conformance_fixtures import (  # noqa: PLC0415 - rarely used
+            ConformanceFixtures,
+        )
+
+        self._fixtures = ConformanceFixtures(self.settings.peer, lambda: self._calls)
+        return self._fixtures.skills()
 
     def open(self, kernel: Kernel) -> Opened:
         """Make what sends and follows calls, and a source of skills for each peer."""
@@ -31,7 +50,7 @@ class PeersFeature(Feature):
         receipts = Receipts(kernel, keys, agents)
         kernel.tasks.gate.check_grants = GrantVerifier(kernel, keys, self.settings.peer).check
         kernel.tasks.service.sign_receipts(receipts.make)
-        calls = PeerCalls(kernel, grants, receipts)
+        calls = self._calls = PeerCalls(kernel, grants, receipts)
         sources = tuple(
             PeerSkills(peer, kernel, calls) for peer in self.settings.peer if peer.skills
         )
@@ -41,13 +60,23 @@ class PeersFeature(Feature):
             commands=GrantCommands(kernel.storage, agents).commands(),
             sources=sources,
             loops=(calls.run, receipts.run),
-            spent=calls.spent,
+            spent=self._spent,
             warnings=calls.reach.warnings,
             disco_features=lambda: (DELEGATION,),
             connected=calls.connected,
             disconnected=calls.reach.disconnected,
-            task_changed=lambda notice: calls.task_ended(notice.task.id) if notice.final else None,
+            task_changed=self._task_changed,
         )
+
+    async def _spent(self, task: str) -> Amount:
+        spent = await self._calls.spent(task)
+        return spent if self._fixtures is None else spent.plus(await self._fixtures.spent(task))
+
+    def _task_changed(self, notice: Notice) -> None:
+        if notice.final:
+            self._calls.task_ended(notice.task.id)
+            if self._fixtures is not None:
+                self._fixtures.ended(notice.task.id)
 
     def offline_commands(self, storage: Storage) -> Sequence[AnyCommand]:
         """Return the command about grants."""

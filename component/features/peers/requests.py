@@ -1,6 +1,6 @@
 """The requests that this service sends to peers, and what their answers mean here."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Final, TypeVar
@@ -33,7 +33,7 @@ from xep.fluux_agent.errors import (
     OutcomeUnknown,
 )
 from xep.fluux_agent.execute import Execute, Params, Result
-from xep.fluux_agent.task import Failure
+from xep.fluux_agent.task import Failure, Question
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
@@ -147,6 +147,12 @@ def allotted(database: Database, peer: Peer, call: Call, execute: Execute, left:
 
 def _least(*limits: N | None) -> N | None:
     return min((each for each in limits if each is not None), default=None)
+
+
+def text_for(questions: Sequence[Question], lang: str) -> str:
+    """Return the text of a question in a language, or else the first one (I18-002)."""
+    fitting = [each.text for each in questions if each.lang == lang]
+    return (fitting or [questions[0].text])[0]
 
 
 def result_of(result: Result) -> SkillResult:

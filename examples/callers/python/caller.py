@@ -1,7 +1,7 @@
 """Runs a skill of an agent: python caller.py JID AGENT SKILL [NAME=VALUE]...
 
 The password is in the variable PASSWORD, and the variables HOST and PORT name another server than
-that of the JID. pip install 'xmpp-agent-component[slixmpp]'
+that of the JID. pip install 'xmpp-agent-client[slixmpp]'
 """
 
 import asyncio

@@ -41,9 +41,10 @@ class Vector(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     name: str
     description: str
+    requirement: str
     valid: bool
     reason: str | None = None
-    now: int = NOW
+    now: int
     published: dict[str, dict[str, Any]]
     sender: str
     receiver: str
@@ -121,6 +122,46 @@ class Chain:
         return made
 
 
+RULES: Final = {
+    "wider-skills": "GRA-013",
+    "wider-pattern": "GRA-013",
+    "other-skill": "GRA-020",
+    "wrong-key-of-first": "GRA-008",
+    "wrong-key-of-child": "GRA-009",
+    "changed-claims": "GRA-008",
+    "later-expiry": "GRA-014",
+    "deadline-after-expiry": "GRA-022",
+    "no-deadline": "GRA-022",
+    "other-origin": "GRA-012",
+    "origin-of-delegation": "GRA-018",
+    "other-audience": "GRA-019",
+    "replayed-by-another": "GRA-017",
+    "forged-path": "GRA-017",
+    "shortened-path": "GRA-017",
+    "issuer-without-grant": "GRA-011",
+    "stale-parent": "GRA-010",
+    "parent-of-first": "GRA-010",
+    "larger-budget": "GRA-015",
+    "budget-left-out": "GRA-015",
+    "budget-of-delegation": "GRA-021",
+    "budget-of-delegation-left-out": "GRA-021",
+    "too-deep": "GRA-016",
+    "depth-not-smaller": "GRA-016",
+    "no-key-for-child": "GRA-016",
+    "expired": "GRA-023",
+    "made-in-the-future": "GRA-023",
+    "not-a-grant": "GRA-005",
+    "no-algorithm": "GRA-005",
+    "pattern-with-star-inside": "GRA-006",
+    "full-jid": "GRA-005",
+    "one-hop": "GRA-001",
+    "two-hops": "GRA-001",
+    "no-budget": "GRA-015",
+    "expired-within-tolerance": "GRA-023",
+    "made-within-tolerance": "GRA-023",
+    "last-hop": "GRA-016",
+}
+"""The requirement that each vector is about."""
 VALID: Final[dict[str, tuple[str, Callable[[Chain], None]]]] = {}
 INVALID: Final[dict[str, tuple[str, str, Callable[[Chain], None]]]] = {}
 
@@ -361,6 +402,8 @@ def _vector(name: str, description: str, reason: str | None, chain: Chain) -> Ve
     made = Vector(
         name=name,
         description=description,
+        requirement=RULES[name],
+        now=NOW,
         valid=reason is None,
         reason=reason,
         published={
