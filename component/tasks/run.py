@@ -718,7 +718,7 @@ class Run:
             try:
                 outcome = operations.ModelOutcome(await asking)
             except operations.ModelFailed as failed:
-                outcome = operations.ModelOutcome(str(failed), failed.problem)
+                outcome = operations.ModelOutcome(str(failed), failed.problem, failed.later)
             return msgspec.json.encode(outcome)
 
         if self.skill.atomic:  # it never runs again
@@ -727,7 +727,8 @@ class Run:
             made = await self._step(journal.model_step(asked), ask)
         outcome = msgspec.json.decode(made, type=operations.ModelOutcome)
         if outcome.problem == "budget" and self.request.delegation is not None:
-            self._refused = errors.budget_exhausted()  # DLG-014
+            # DLG-014
+            self._refused = errors.budget_exhausted("later" if outcome.later else "budget")
             raise Parked
         return outcome.answer()
 

@@ -9,6 +9,7 @@ from conformance.stanzas import Received
 from conformance.talk import Talk
 from xep.fluux_agent import NAMESPACE as AGENT
 from xep.fluux_agent.delegation import NAMESPACE, Delegation
+from xep.fluux_agent.errors import Denied
 from xep.fluux_agent.execute import NAMESPACE as EXECUTE
 from xep.fluux_agent.execute import Execute, Result
 from xep.fluux_agent.skills import NAMESPACE as SKILLS
@@ -142,7 +143,7 @@ async def budget(t: Talk) -> None:
     t.hold("DLG-014", names == ["budget-exhausted"], "<budget-exhausted/>", answer)
 
 
-@check("delegation.failure", "DLG-021", features=[DELEGATION], roles=("delegate",),
+@check("delegation.failure", "DLG-021", "ERR-009", features=[DELEGATION], roles=("delegate",),
        needs=[Ability.PEER], alone=True)  # fmt: skip
 async def failure(t: Talk) -> None:
     """A failure of a peer is a remote failure, unless its condition says more."""
@@ -153,15 +154,25 @@ async def failure(t: Talk) -> None:
         ("not-allowed", "denied", "denied"),
         ("not-acceptable", "deadline-expired", "deadline-expired"),
     ):
+        helps = " helps='approval'" if own == "denied" else ""
         error = (
             f"<error type='cancel'><{condition} xmlns='{stanzas}'/>"
-            f"<{own} xmlns='{errors}'/></error>"
+            f"<{own} xmlns='{errors}'{helps}/></error>"
         )
         t.play(_refusing(error))
         params = {"peer": bare(t.peer), "text": own}
         answer = await t.execute("delegate", params, extra=_delegation(t))
         ok = answer.agent_conditions == [wanted]
         t.hold("DLG-021", ok, f"<{wanted}/>, for the peer said <{own}/>", answer)
+        if own == "denied":
+            kept = _helps(answer) == "approval"
+            t.hold("ERR-009", kept, "helps='approval', as the peer said", answer)
+
+
+def _helps(answer: Received) -> str | None:
+    """What helps, as the denial in an error says."""
+    conditions = answer.error.application
+    return next((one.helps for one in conditions if isinstance(one, Denied)), None)
 
 
 @check("delegation.unannotated", "SKL-002", features=[DELEGATION], roles=("delegate",),

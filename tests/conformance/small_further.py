@@ -38,6 +38,7 @@ DEFECTS = {
     "no budgets": "DLG-014",
     "nothing was spent": "DLG-015",
     "failures as they came": "DLG-021",
+    "denials without what helps": "ERR-009",
     "items of another id": "MEM-005",
     "nodes of nobody": "MEM-001",
     "what is kept is hidden": "PRV-005",
@@ -207,11 +208,13 @@ class FurtherAgent(SmallAgent):
         text = answer.forward()
         if answer.type == "error":
             further = ("loop", "denied", "deadline-expired")
+            keeps = "helps='approval'" in text and broken != "denials without what helps"
+            helps: errors.Helps = "approval" if keeps else "nothing"
             for own in further:
                 if f"<{own} " in text and broken != "failures as they came":
                     raise {
                         "loop": errors.loop(),
-                        "denied": errors.denied(),
+                        "denied": errors.denied(helps),
                         "deadline-expired": errors.deadline_expired(),
                     }[own]
             if broken == "failures as they came":

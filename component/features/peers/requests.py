@@ -1,5 +1,6 @@
 """The requests that this service sends to peers, and what their answers mean here."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from decimal import Decimal
 from typing import Final, TypeVar
@@ -26,6 +27,7 @@ from xep.fluux_agent.errors import (
     BudgetExhausted,
     DeadlineExpired,
     Denied,
+    Helps,
     HopsExceeded,
     Loop,
     OutcomeUnknown,
@@ -128,8 +130,6 @@ def allotted(database: Database, peer: Peer, call: Call, execute: Execute, left:
         None if peer.day_tokens is None else peer.day_tokens - day.tokens,
         None if left.tokens is None else left.tokens - open_.tokens,
     )
-    if (usd is not None and usd <= 0) or (tokens is not None and tokens <= 0):
-        raise RemoteError(errors.budget_exhausted())
     assert execute.delegation is not None, "each call of a peer has one"
     limited = msgspec.structs.replace(
         execute.delegation,
@@ -142,8 +142,16 @@ def allotted(database: Database, peer: Peer, call: Call, execute: Execute, left:
     )
 
 
-def _least(*limits: N | None) -> N | None:
-    return min((each for each in limits if each is not None), default=None)
+def _least(call: N | None, day: N | None, work: N | None) -> N | None:
+    """Return the smallest limit: of one call, of the day, and of the work. Raises RemoteError:
+    nothing is left of one.
+    """
+    helps: Sequence[tuple[N | None, Helps]]
+    helps = ((call, "nothing"), (day, "later"), (work, "budget"))
+    for limit, help_ in helps:
+        if limit is not None and limit <= 0:
+            raise RemoteError(errors.budget_exhausted(help_))
+    return min((each for each in (call, day, work) if each is not None), default=None)
 
 
 def result_of(result: Result) -> SkillResult:
@@ -183,12 +191,12 @@ def error_of(failure: Failure, peer: str) -> RemoteError:
 
 def _error_with(condition: object) -> StanzaError:
     match condition:
-        case Denied():
-            return errors.denied()
+        case Denied(helps=helps):
+            return errors.denied(helps)
         case DeadlineExpired():
             return errors.deadline_expired()
-        case BudgetExhausted():
-            return errors.budget_exhausted()
+        case BudgetExhausted(helps=helps):
+            return errors.budget_exhausted(helps)
         case OutcomeUnknown():
             return errors.outcome_unknown()
         case Loop():
