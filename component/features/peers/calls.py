@@ -6,7 +6,7 @@ peer's task by its events, and asks for it when an event may have been lost: aft
 and once a minute. Questions of the peer wake the task here, which asks its own principal.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Literal
@@ -20,7 +20,7 @@ from component import system
 from component.agent_addresses import canonical_address
 from component.budget.protocol import Amount
 from component.config.peers import Peer
-from component.features.peers import rows
+from component.features.peers import grant_rows, rows
 from component.features.peers.grants import PeerGrants
 from component.features.peers.reach import Reach
 from component.features.peers.receipts import Receipts
@@ -32,6 +32,7 @@ from component.features.peers.requests import (
     has_limits,
     new_call,
     result_of,
+    revoked,
 )
 from component.features.peers.rows import Call
 from component.grants import PublicKey
@@ -314,6 +315,10 @@ class PeerCalls:
         for follower in self._followers.values():
             follower.wake()
 
+    async def grants_changed(self, _grants: Collection[str] | None) -> None:
+        """Another instance has revoked grants: cancel the calls here that they are for."""
+        self.task_ended()
+
     # What peers report.
 
     def routes(self) -> tuple[StanzaRoute, ...]:
@@ -443,7 +448,7 @@ class _Follower:
         ask = partial(self._kernel.stream.router.call_any, to=to, from_=from_)
         if call.state == "unanswered":
             if not is_wanted and not self._unsure:
-                await self._end(failure_of(errors.remote_failure(repeatable=True)))
+                await self._end(await self._cancelled(call, repeatable=True))
                 return None
             request = await self._calls.grants.signed(call)
             answer = await ask("set", payload=request, expected=(Result, Accepted))
@@ -522,12 +527,17 @@ class _Follower:
             case "completed" if task.result is not None:
                 await self._end(task.result)
             case "completed" | "failed" | "rejected" | "cancelled":
-                cancelled = failure_of(errors.remote_failure(repeatable=False))
-                await self._end(task.failure or cancelled)
+                await self._end(task.failure or await self._cancelled(call, repeatable=False))
             case "input-required" if task.confirm is not None:
                 await self._ask(task.confirm)
             case "running" if task.progress is not None:
                 await self._kernel.tasks.service.report(call.task, task.progress)
+
+    async def _cancelled(self, call: Call, *, repeatable: bool) -> Failure:
+        """Return the failure of a call that was cancelled."""
+        if await self._storage.read(lambda db: grant_rows.is_stopped(db, call.id)):
+            return failure_of(revoked())
+        return failure_of(errors.remote_failure(repeatable=repeatable))
 
     async def _ask(self, question: Task | Confirm) -> None:
         call = await self._storage.read(lambda db: rows.load(db, self.call))

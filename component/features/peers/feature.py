@@ -38,7 +38,8 @@ class PeersFeature(Feature):
         return Opened(
             handlers=(calls, GrantHandler(grants)),
             nodes=(KeysNode(kernel.storage, agents),),
-            commands=GrantCommands(kernel.storage, agents).commands(),
+            commands=GrantCommands(kernel.storage, agents, calls.task_ended).commands(),
+            shared_changes={"peer grants": calls.grants_changed},
             sources=sources,
             loops=(calls.run, receipts.run),
             spent=calls.spent,

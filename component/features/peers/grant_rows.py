@@ -18,6 +18,7 @@ from component.grants import Budget, Grant, SigningKey, digest, write_grant
 from component.grants.verification import TOLERANCE_S
 from component.store.database import Database
 from component.store.schema import Table
+from component.store.tables import tells
 
 KEY_LIFETIME_MS: Final = 30 * 86_400_000
 _KEPT_MS: Final = 7 * 86_400_000
@@ -52,9 +53,16 @@ TABLES: Final = (
             expires BIGINT NOT NULL,
             budget_usd TEXT,
             budget_tokens BIGINT,
-            revoked BIGINT
+            revoked BIGINT,
+            cancels INTEGER NOT NULL DEFAULT 0
         """,
         indexes={"peer_grants_task": "(task)", "peer_grants_call": "(call)"},
+        postgres=(
+            tells(
+                *("peer_grants", "UPDATE", "peer grants", "id"),
+                when="OLD.revoked IS DISTINCT FROM NEW.revoked",
+            ),
+        ),
         kept="part of a task",
     ),
 )
@@ -128,7 +136,7 @@ def key_named(database: Database, agent: str, kid: str) -> StoredKey | None:
 
 class Issued(msgspec.Struct, frozen=True):
     """A grant that an agent of this service has made for a call. Instants are in milliseconds
-    since 1970.
+    since 1970. `cancels` says that its revocation cancels the call, too.
     """
 
     digest: str
@@ -143,6 +151,7 @@ class Issued(msgspec.Struct, frozen=True):
     budget_usd: str | None
     budget_tokens: int | None
     revoked: int | None = None
+    cancels: int = 0
 
     @property
     def budget(self) -> Budget:
@@ -190,27 +199,58 @@ def issued(database: Database, limit: int = 100) -> Sequence[Issued]:
 State = Literal["active", "ended", "revoked"]
 
 
+_OPEN: Final = ("accepted", "running", "input-required")
+"""The states of tasks that still want what they have started."""
+_DEEPEST: Final = 16
+
+
 def state_of(database: Database, digest_: str) -> tuple[Issued, State] | None:
-    """Return a grant and its state by its digest; None if there is none."""
+    """Return a grant and its state by its digest; None if there is none.
+
+    It ends with its call, and when its task, or one that has started it, ends or is cancelled.
+    """
     row = database.execute(
-        f"SELECT {', '.join(f'g.{name}' for name in Issued.__struct_fields__)}, t.state, c.state"  # noqa: S608 - names
-        " FROM peer_grants g JOIN tasks t ON t.id = g.task LEFT JOIN peer_calls c ON c.id = g.call"
-        " WHERE g.digest = ?",
+        f"SELECT {', '.join(f'g.{name}' for name in Issued.__struct_fields__)}, c.state"  # noqa: S608 - names
+        " FROM peer_grants g LEFT JOIN peer_calls c ON c.id = g.call WHERE g.digest = ?",
         (digest_,),
     ).fetchone()
     if row is None:
         return None
-    *values, task, call = row
+    *values, call = row
     found = Issued(*values)
     if found.revoked is not None:
         return found, "revoked"
-    is_wanted = task in ("accepted", "running", "input-required") and call != "ended"
-    return found, "active" if is_wanted and found.expires > database.now else "ended"
+    is_alive = call != "ended" and found.expires > database.now
+    return found, "active" if is_alive and _is_wanted(database, found.task) else "ended"
 
 
-def revoke(database: Database, grant: str) -> bool:
-    """Revoke a grant by its identifier; return whether there is one."""
+def _is_wanted(database: Database, task: str | None) -> bool:
+    """Return whether neither a task nor one that has started it has ended or is cancelled."""
+    for _ in range(_DEEPEST):
+        if task is None:
+            return True
+        row = database.execute("SELECT state, parent FROM tasks WHERE id = ?", (task,)).fetchone()
+        if row is None or row[0] not in _OPEN:
+            return False
+        task = row[1]
+    return False
+
+
+def revoke(database: Database, grant: str, *, cancels: bool = True) -> bool:
+    """Revoke a grant by its identifier, and cancel its call if wanted; return whether there is
+    one.
+    """
     changed = database.execute(
-        "UPDATE peer_grants SET revoked = COALESCE(revoked, ?) WHERE id = ?", (database.now, grant)
+        "UPDATE peer_grants SET revoked = COALESCE(revoked, ?),"
+        " cancels = CASE WHEN cancels = 1 THEN 1 ELSE ? END WHERE id = ?",
+        (database.now, int(cancels), grant),
     )
     return changed.rowcount > 0
+
+
+def is_stopped(database: Database, call: str) -> bool:
+    """Return whether a call is to be cancelled, because its grant was revoked."""
+    row = database.execute(
+        "SELECT 1 FROM peer_grants WHERE call = ? AND cancels = 1 LIMIT 1", (call,)
+    ).fetchone()
+    return row is not None

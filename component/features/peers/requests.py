@@ -176,6 +176,13 @@ def failure_of(error: StanzaError, *, unknown: bool = False) -> Failure:
     return Failure.of(error, repeatable=not unknown)
 
 
+def revoked() -> StanzaError:
+    """Return the error of a call whose grant was revoked to end it."""
+    error = errors.denied()
+    error.text = "An admin has revoked the grant of this work, so it was cancelled."
+    return error
+
+
 def error_of(failure: Failure, peer: str) -> RemoteError:
     """Return what the skill here raises for a failure of a peer (DLG-021)."""
     text = failure.texts[0].text if failure.texts else ""

@@ -281,6 +281,9 @@ def receipts_of(database: Database, task: str) -> tuple[str, ...]:
 
 
 def is_wanted(database: Database, call: Call) -> bool:
-    """Return whether the task that waits for a call has not ended and is not being cancelled."""
+    """Return whether the task that waits for a call has not ended and is not being cancelled, and
+    nobody has revoked the grant of the call to end it.
+    """
     row = database.execute("SELECT state FROM tasks WHERE id = ?", (call.task,)).fetchone()
-    return row is not None and row[0] in ("accepted", "running", "input-required")
+    is_open = row is not None and row[0] in ("accepted", "running", "input-required")
+    return is_open and not grant_rows.is_stopped(database, call.id)

@@ -23,6 +23,7 @@ from tests.component.features.peers.test_calls import (
     execute,
     settings,
     sources,
+    states,
     text_of,
     used_by,
     using,
@@ -34,6 +35,7 @@ from xep import pubsub
 from xep.binding import encode, read
 from xep.fluux_agent import NAMESPACE as FLUUX
 from xep.fluux_agent.delegation import Delegation
+from xep.fluux_agent.errors import Denied
 from xep.fluux_agent.execute import Accepted, Execute, Param, Result
 from xep.fluux_agent.grant import GrantStatus, SignedGrant, SignedReceipt
 from xep.fluux_agent.keys import NAMESPACE as KEYS
@@ -83,6 +85,26 @@ async def ask_first(context: Context, text: str) -> str:
     return result.text or result.reason
 
 
+@skill(read_only=True, open_world=False, durable=True)
+async def hold(context: Context) -> str:
+    """Wait for a day."""
+    await context.sleep(86_400)
+    return "A day has passed."
+
+
+@skill(read_only=True, open_world=False, durable=True)
+async def hold_on(context: Context) -> str:
+    """Have another agent wait."""
+    (result,) = await context.wait([await context.start("c.hold", {})])
+    return result.text or result.reason
+
+
+async def until_running(kit: Kit, name: str) -> None:
+    """Wait until a task of a skill is there."""
+    while not await kit.kernel.storage.select("SELECT 1 FROM tasks WHERE skill = ?", (name,)):
+        await kit.advance(1)
+
+
 ADMIN: dict[str, Any] = {"agent": {"allowed_domains": ["a.example"], "admins": ["romeo@a.example"]}}
 
 
@@ -96,12 +118,12 @@ async def three(
     b_settings = settings(
         "b",
         used_by("a", delegates=["c.*"], **demands),
-        using("c", read_only=["note", "sources"], **(of_b or {})),
+        using("c", read_only=["note", "sources", "hold"], **(of_b or {})),
     )
-    a_settings = settings("a", using("b", read_only=["ask_first"])) | ADMIN
+    a_settings = settings("a", using("b", read_only=["ask_first", "hold_on"])) | ADMIN
     async with (
-        service(tmp_path / "c", c_settings, skills=(note, sources)) as c,
-        service(tmp_path / "b", b_settings, skills=(ask_first,), beside=c) as b,
+        service(tmp_path / "c", c_settings, skills=(note, sources, hold)) as c,
+        service(tmp_path / "b", b_settings, skills=(ask_first, hold_on), beside=c) as b,
         service(tmp_path / "a", a_settings, beside=b) as a,
     ):
         await a.advance(30)
@@ -177,10 +199,39 @@ async def test_a_revoked_grant_ends_what_would_begin_elsewhere(tmp_path: Path) -
         listed = await romeo.ask("/grants list", "agent.b.example may use")
         grant, state = listed.split()[:2]
         assert state == "active:"
-        await romeo.ask(f"/grants revoke {grant}", "Revoked")
+        await romeo.ask(f"/grants revoke {grant} keep", "What has begun continues")
         await romeo.say("yes")
-        await ended(romeo)
+        assert "the grant is revoked" in text_of((await ended(romeo)).result)
         assert RUNS == []
+
+
+async def test_a_revocation_cancels_the_call_at_all_agents(tmp_path: Path) -> None:
+    RUNS.clear()
+    async with three(tmp_path) as (a, b, c, romeo):
+        await romeo.say("/run b.hold_on")
+        await until_running(c, "hold")
+        grant = (await romeo.ask("/grants list", "agent.b.example may use")).split()[0]
+        await romeo.ask(f"/grants revoke {grant}", "is cancelled at all agents")
+        task = await ended(romeo)
+        assert task.failure is not None
+        assert task.failure.conditions == (Denied(),)
+        assert "An admin has revoked the grant" in task.failure.texts[0].text
+        assert [await states(kit) for kit in (b, c)] == [["cancelled"] * 2, ["cancelled"]]
+        assert not await a.kernel.storage.select("SELECT 1 FROM peer_calls WHERE state <> 'ended'")
+
+
+async def test_a_grant_that_was_revoked_while_the_service_was_down_cancels_its_call(
+    tmp_path: Path,
+) -> None:
+    async with three(tmp_path) as (a, _, c, romeo):
+        await romeo.say("/run b.hold_on")
+        await until_running(c, "hold")
+        ((grant,),) = await a.kernel.storage.select("SELECT id FROM peer_grants")
+        # As the command does it while no service runs.
+        await a.kernel.storage.write(lambda db: grant_rows.revoke(db, grant))
+        await a.restart(kill=True)
+        assert (await ended(romeo)).state == "failed"
+        assert await states(c) == ["cancelled"]
 
 
 async def test_an_agent_asks_back_before_it_begins(tmp_path: Path) -> None:
