@@ -264,8 +264,10 @@ def error_of(error: StanzaError) -> AgentError:
 
 def error_of_failure(failure: Failure | None, state: str) -> AgentError:
     """Return the exception for a task that ended in ``state``, such as ``failed``."""
+    if state == "cancelled":
+        return TaskCancelledError()
     if failure is None:
-        return TaskCancelledError() if state == "cancelled" else AgentError(f"The task is {state}.")
+        return AgentError(f"The task is {state}.")
     text = failure.texts[0].text if failure.texts else ""
     return _error(failure.conditions, text, repeatable=failure.repeatable)
 

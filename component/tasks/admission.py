@@ -338,17 +338,23 @@ class Admission:
             made = call_inline(skill, arguments, context)
         except (InvalidParam, SkillFailed, CapabilityMissing) as error:
             if counts:
-                seconds = self._perf_counter() - began
-                self._records.ran(request.principal, skill.name, "failed", seconds)
-            return error_of(skill, error)
+                self._ran(request, "failed", self._perf_counter() - began)
+            return with_receipt(self._store.make_receipt, request, error_of(skill, error))
         if on_result is not None and made.taints is not None:
             on_result(skill.taint_of(made))
         if counts:
-            self._records.ran(request.principal, skill.name, "done", made.duration)
+            self._ran(request, "done", made.duration)
         result = result_of(skill, made)
         if request.delegation is not None:
             result = with_costs(result, Amount())  # it asks no model and no other agent
         return with_receipt(self._store.make_receipt, request, result)
+
+    def _ran(self, request: Request, outcome: str, seconds: float) -> None:
+        """Record that a skill has run at once."""
+        if request.delegation is None:
+            self._records.ran(request.principal, request.skill, outcome, seconds)
+        else:
+            self._records.answered(request, outcome, seconds)
 
     async def _serve(self, admitted: Admitted) -> Answer:
         """Run a skill within the inline limit or as a task, and record the outcome."""

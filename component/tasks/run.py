@@ -374,7 +374,9 @@ class Run:
             if self.row is not None:
                 await self._change(partial(self._end_task, ended), ended)
             elif ended is not None:
-                ended = with_receipt(self._runtime.make_receipt, self.request, ended)
+                if not isinstance(ended, Accepted):
+                    make = self._runtime.make_receipt
+                    ended = with_receipt(make, self.request, ended, self.task)
                 if not self.skill.repeatable:
                     await self._runtime.commit(partial(self._record, ended), keep_trying=True)
                 self._land(ended)

@@ -527,7 +527,11 @@ class _Follower:
             case "completed" if task.result is not None:
                 await self._end(task.result)
             case "completed" | "failed" | "rejected" | "cancelled":
-                await self._end(task.failure or await self._cancelled(call, repeatable=False))
+                failure = task.failure or Failure()
+                if not failure.conditions:
+                    why = await self._cancelled(call, repeatable=False)
+                    failure = msgspec.structs.replace(why, receipt=failure.receipt)
+                await self._end(failure)
             case "input-required" if task.confirm is not None:
                 await self._ask(task.confirm)
             case "running" if task.progress is not None:
@@ -577,15 +581,15 @@ class _Follower:
 
     async def _end(self, outcome: Result | Failure, unknown: int = 0) -> None:
         costs: dict[str, float | int] = {}
-        usage = outcome.usage if isinstance(outcome, Result) else None
-        if usage is not None and usage.cost_usd is not None:
+        call = await self._storage.read(lambda db: rows.load(db, self.call))
+        receipt = None if call is None else await self._calls.receipts.ended(call, outcome)
+        usage = rows.spent_in(outcome, receipt)
+        if usage.cost_usd is not None:
             costs["usd"] = float(usage.cost_usd)
-        if usage is not None and usage.tokens_in is not None:
+        if usage.tokens_in is not None:
             costs["tokens"] = usage.tokens_in + (usage.tokens_out or 0)
             costs["output"] = usage.tokens_out or 0
         # Otherwise it counts with all that it was allowed.
-        call = await self._storage.read(lambda db: rows.load(db, self.call))
-        receipt = None if call is None else await self._calls.receipts.ended(call, outcome)
         await self._change(
             state="ended",
             outcome=encode(outcome),

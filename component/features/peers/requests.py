@@ -19,6 +19,7 @@ from component.skills.outputs import File, Link, Part, SkillResult
 from component.skills.outputs import Output as TextOutput
 from component.store.database import Database
 from component.tasks.outputs import part_of
+from component.tasks.receipts import receipt_in
 from component.tasks.rows import milliseconds
 from xep.binding import encode
 from xep.fluux_agent import errors
@@ -173,7 +174,8 @@ def failure_of(error: StanzaError, *, unknown: bool = False) -> Failure:
 
     `unknown` says that the peer may have run the skill in spite of it.
     """
-    return Failure.of(error, repeatable=not unknown)
+    failure = Failure.of(error, repeatable=not unknown)
+    return msgspec.structs.replace(failure, receipt=receipt_in(error))
 
 
 def revoked() -> StanzaError:

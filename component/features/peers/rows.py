@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from component.features.peers import grant_rows
+from component.grants.receipt import Spent, read_receipt
 from component.store import waiters
 from component.store.database import Database
 from component.store.schema import Table
@@ -231,12 +232,24 @@ def change(database: Database, call: str, **values: str | float | None) -> tuple
     return ()
 
 
+def spent_in(outcome: Result | Failure, receipt: str | None) -> Spent:
+    """Return what ended work has taken: as its result says, or a valid receipt of a failure."""
+    if isinstance(outcome, Result):
+        usage = outcome.usage
+        return Spent() if usage is None else msgspec.convert(usage, Spent, from_attributes=True)
+    return Spent() if receipt is None else read_receipt(receipt).usage
+
+
 class Costs(msgspec.Struct, frozen=True):
     """US dollars and tokens, of which `output` were answers."""
 
     usd: float = 0.0
     tokens: int = 0
     output: int = 0
+
+    def plus(self, other: "Costs") -> "Costs":
+        """Return the sum of both."""
+        return Costs(self.usd + other.usd, self.tokens + other.tokens, self.output + other.output)
 
 
 _COSTS: Final = "SELECT coalesce(sum(usd), 0), coalesce(sum(tokens), 0), coalesce(sum(output), 0)"

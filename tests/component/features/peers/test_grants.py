@@ -7,12 +7,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import anyio
 import msgspec
 import pytest
 
 from component import system
 from component.features.peers import grant_rows
-from component.features.peers.trace import find_work, tree
+from component.features.peers.trace import answered_at_once, find_work, tree
 from component.grants import Grant, SigningKey, digest, read_grant, write_grant
 from component.grants.grant import Confirmation
 from component.grants.receipt import Receipt, read_receipt, write_receipt
@@ -28,14 +29,14 @@ from tests.component.features.peers.test_calls import (
     used_by,
     using,
 )
-from tests.component.features.peers.test_incoming import condition
+from tests.component.features.peers.test_incoming import condition, is_state
 from tests.kit import Kit, Peer, anyio_backend, service
 from tests.kit.xmpp import parse
 from xep import pubsub
 from xep.binding import encode, read
 from xep.fluux_agent import NAMESPACE as FLUUX
 from xep.fluux_agent.delegation import Delegation
-from xep.fluux_agent.errors import Denied
+from xep.fluux_agent.errors import CONDITIONS, Denied, OutcomeUnknown
 from xep.fluux_agent.execute import Accepted, Execute, Param, Result
 from xep.fluux_agent.grant import GrantStatus, SignedGrant, SignedReceipt
 from xep.fluux_agent.keys import NAMESPACE as KEYS
@@ -527,6 +528,11 @@ async def test_each_agent_signs_what_it_has_done_and_what_others_have_done_for_i
         assert of_b.usage.duration_ms is not None
 
 
+def of_bot() -> Delegation:
+    """What a request of the bot for a person says about her."""
+    return Delegation(origin=JID.parse("romeo@a.example"), max_hops=4, via=(JID.parse(BOT),))
+
+
 def has_failed(stanza: Incoming) -> bool:
     task = stanza.payload(Task)
     return task is not None and task.failure is not None
@@ -534,16 +540,85 @@ def has_failed(stanza: Incoming) -> bool:
 
 async def test_a_failure_has_a_receipt_too(tmp_path: Path) -> None:
     async with with_bot(tmp_path, broken) as (_, c, bot):
-        delegation = Delegation(
-            origin=JID.parse("romeo@a.example"), max_hops=4, via=(JID.parse(BOT),)
-        )
-        asked = Execute(skill="broken", mode="async", delegation=delegation, request="r1")
+        asked = Execute(skill="broken", mode="async", delegation=of_bot(), request="r1")
         await bot.iq("set", encode(asked))
         await bot.receive(
             lambda stanza: (task := stanza.payload(Task)) is not None and task.failure is not None
         )
         (receipt,) = receipts_in(c)
         assert (receipt.state, receipt.request, receipt.aud) == ("failed", "r1", BOT)
+
+
+@skill(read_only=True, open_world=False, inline=True)
+def broken_at_once() -> str:
+    """Fail at once."""
+    raise RuntimeError("It does not work.")
+
+
+@pytest.mark.parametrize("name", ["broken", "broken_at_once"])
+async def test_an_error_has_a_receipt_too_and_a_repetition_the_same(
+    tmp_path: Path, name: str
+) -> None:
+    async with with_bot(tmp_path, broken, broken_at_once) as (_, c, bot):
+        asked = encode(Execute(skill=name, delegation=of_bot(), request="r1", mode="inline"))
+        errors = [(await bot.iq("set", asked)).error((*CONDITIONS, SignedReceipt)) for _ in "12"]
+        receipts = [one.application[1] for one in errors]
+        assert receipts[0] == receipts[1]
+        assert isinstance(receipts[0], SignedReceipt)
+        receipt = read_receipt(receipts[0].jws)
+        assert (receipt.state, receipt.request, receipt.skill) == ("failed", "r1", name)
+        assert receipt.usage.cost_usd == 0
+        assert receipt == receipts_in(c)[0]
+
+
+async def test_cancelled_work_has_a_receipt_without_a_condition(tmp_path: Path) -> None:
+    async with with_bot(tmp_path, hold) as (_, _, bot):
+        asked = Execute(skill="hold", mode="async", delegation=of_bot(), request="r1")
+        accepted = (await bot.iq("set", encode(asked))).require(Accepted)
+        await bot.iq("set", encode(Cancel(id=accepted.task)))
+        told = await bot.receive(lambda stanza: is_state(stanza, "cancelled"))
+        failure = told.require(Task).failure
+        assert failure is not None
+        assert failure.conditions == ()
+        assert failure.receipt is not None
+        receipt = read_receipt(failure.receipt.jws)
+        assert (receipt.state, receipt.task) == ("cancelled", accepted.task)
+        found = await bot.iq("get", encode(Task(id=accepted.task)))
+        assert found.require(Task).failure == failure
+
+
+async def test_work_past_its_deadline_has_a_receipt(tmp_path: Path) -> None:
+    async with with_bot(tmp_path, hold) as (_, c, bot):
+        deadline = (system.now() + timedelta(seconds=60)).replace(microsecond=0)
+        asked = Execute(skill="hold", mode="async", delegation=of_bot(), deadline=deadline)
+        await bot.iq("set", encode(asked))
+        await bot.receive(has_failed, within_s=200)
+        (receipt,) = receipts_in(c)
+        assert receipt.state == "failed"
+
+
+@skill(open_world=False, destructive=False, durable=True)
+async def never(context: Context) -> str:
+    """Begin something that does not end."""
+
+    async def begin(_key: str) -> str:
+        await anyio.sleep_forever()
+        return ""
+
+    return await context.step("begin", begin, str)
+
+
+async def test_work_whose_outcome_is_unknown_has_no_receipt(tmp_path: Path) -> None:
+    async with with_bot(tmp_path, never) as (_, c, bot):
+        asked = Execute(skill="never", mode="async", delegation=of_bot(), request="r1")
+        accepted = (await bot.iq("set", encode(asked))).require(Accepted)
+        await bot.receive(lambda stanza: is_state(stanza, "running"))
+        await bot.iq("set", encode(Cancel(id=accepted.task)))
+        told = await bot.receive(has_failed)
+        failure = told.require(Task).failure
+        assert failure is not None
+        assert failure.conditions == (OutcomeUnknown(),)
+        assert receipts_in(c) == []
 
 
 async def test_work_of_people_has_no_receipt(tmp_path: Path) -> None:
@@ -607,6 +682,37 @@ async def test_a_trace_shows_what_all_agents_of_a_path_have_done(tmp_path: Path)
         (line,) = [line for line in await a.audited() if line.trace == trace]
         assert (line.outcome, line.subject, line.task) == ("delegated", "b.ask_first", task)
         assert line.detail == "agent.b.example has completed it, with a receipt"
+
+
+async def test_a_trace_shows_what_was_answered_at_once(tmp_path: Path) -> None:
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    async with with_bot(tmp_path, quick, broken_at_once) as (_, c, bot):
+        delegation = msgspec.structs.replace(of_bot(), trace=f"00-{trace}-00f067aa0ba902b7-01")
+        for name in ("quick", "broken_at_once"):
+            await bot.iq("set", encode(Execute(skill=name, delegation=delegation)))
+        await bot.iq("set", encode(Execute(skill="quick")))
+        lines = [line for line in await c.audited() if line.trace == trace]
+        assert await c.kernel.storage.read(lambda db: find_work(db, trace)) == []
+        found = answered_at_once(lines, [], lambda name: f"{name}@agent.c.example")
+        assert [line for work in found for line in tree(work)] == [
+            f"{AGENT_C} quick for romeo@a.example: completed",
+            f"{AGENT_C} broken_at_once for romeo@a.example: failed",
+        ]
+
+
+async def test_a_trace_shows_calls_that_a_peer_answered_at_once(tmp_path: Path) -> None:
+    async with three(tmp_path) as (_, b, _, romeo):
+        await romeo.say("/run b.ask_first text=rivers")
+        await romeo.hear("Go on?")
+        await romeo.say("yes")
+        await ended(romeo)
+        lines = await b.audited()
+        (delegated,) = [line for line in lines if line.outcome == "delegated"]
+        (known,) = await b.kernel.storage.read(lambda db: find_work(db, delegated.trace))
+        assert answered_at_once(lines, [known], str) == []
+        (work,) = answered_at_once([delegated], [], str)
+        assert (work.agent, work.skill, work.state) == ("agent.c.example", "c.note", "completed")
+        assert work.person == "romeo@a.example"
 
 
 async def test_a_trace_of_nothing_is_empty(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from component.features.peers.trace import find_work
 from tests.component.features.peers.scripted import ScriptedAgent, described
 from tests.component.features.peers.test_calls import (
     ROMEO,
@@ -130,7 +131,12 @@ async def test_a_task_that_never_ends_ends_here_after_its_deadline(tmp_path: Pat
         await romeo.hear("Please answer")
         await a.advance(60)
         await romeo.say("yes")
-        assert conditions(await ended(romeo)) == ["outcome-unknown"]
+        task = await ended(romeo)
+        assert conditions(task) == ["outcome-unknown"]
+        (work,) = await a.kernel.storage.read(lambda db: find_work(db, task.id))
+        assert [(each.skill, each.state, each.said_by) for each in work.parts] == [
+            ("x", "unknown", "")
+        ]
 
 
 async def test_only_the_peer_itself_can_end_its_task(tmp_path: Path) -> None:
