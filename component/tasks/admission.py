@@ -147,7 +147,7 @@ class Admission:
         try:
             # Rows 5 to 8 check what few requests have.
             if request.has_terms or self._gate.needs_grants(request.principal):
-                yield from self._check_terms(request, skill)
+                request = yield from self._check_terms(request, skill)
 
             # Row 9, else `invalid-param` or `malformed`.
             try:
@@ -184,13 +184,14 @@ class Admission:
                 flight.land(None)
             raise
 
-    def _check_terms(self, request: Request, skill: Skill) -> Waits[None]:
+    def _check_terms(self, request: Request, skill: Skill) -> Waits[Request]:
+        """Check what few requests have; return the request with the budget that is left for it."""
         # Row 5, else as `delegation.check` says.
         if request.delegation is not None:
             self._gate.check_delegation(request, skill)
         if self._gate.has_grants(request):
             assert self._gate.check_grants is not None, "has_grants demands it"
-            yield partial(self._gate.check_grants, request, skill)
+            request = yield partial(self._gate.check_grants, request, skill)
 
         # Row 6, else `unknown-task`.
         if request.earlier:
@@ -206,6 +207,7 @@ class Admission:
         # Row 8, else `deadline-expired`.
         if request.deadline is not None and request.deadline <= self._now():
             raise errors.deadline_expired()
+        return request
 
     def _confirmed(self, request: Request, skill: Skill, arguments: Arguments) -> Waits[Request]:
         """Return the request with the confirmation that is needed, if one is."""

@@ -13,9 +13,11 @@ from component.features.peers.grants import PeerGrants, agents_of
 from component.features.peers.handlers import GrantHandler
 from component.features.peers.node import KeysNode
 from component.features.peers.receipts import Receipts
+from component.features.peers.shares import Shares
 from component.features.peers.verification import GrantVerifier
 from component.kernel.kernel import Kernel
 from component.store import Storage
+from component.tasks.protocol import Notice
 from xep.fluux_agent.delegation import NAMESPACE as DELEGATION
 
 
@@ -28,26 +30,34 @@ class PeersFeature(Feature):
         """Make what sends and follows calls, and a source of skills for each peer."""
         keys, agents = AgentKeys(kernel), agents_of(self.settings)
         grants = PeerGrants(kernel, keys, self.settings.peer)
-        receipts = Receipts(kernel, keys, agents)
-        kernel.tasks.gate.check_grants = GrantVerifier(kernel, keys, self.settings.peer).check
+        shares = Shares(kernel)
+        receipts = Receipts(kernel, keys, agents, shares)
+        verifier = GrantVerifier(kernel, keys, shares, self.settings.peer)
+        kernel.tasks.gate.check_grants = verifier.check
         kernel.tasks.service.sign_receipts(receipts.make)
         calls = PeerCalls(kernel, grants, receipts)
         sources = tuple(
             PeerSkills(peer, kernel, calls) for peer in self.settings.peer if peer.skills
         )
+
+        def task_changed(notice: Notice) -> None:
+            if notice.final:
+                calls.task_ended()
+                shares.wake()
+
         return Opened(
             handlers=(calls, GrantHandler(grants)),
             nodes=(KeysNode(kernel.storage, agents),),
             commands=GrantCommands(kernel.storage, agents, calls.task_ended).commands(),
             shared_changes={"peer grants": calls.grants_changed},
             sources=sources,
-            loops=(calls.run, receipts.run),
+            loops=(calls.run, receipts.run, shares.run),
             spent=calls.spent,
             warnings=calls.reach.warnings,
             disco_features=lambda: (DELEGATION,),
             connected=calls.connected,
             disconnected=calls.disconnected,
-            task_changed=lambda notice: calls.task_ended() if notice.final else None,
+            task_changed=task_changed,
         )
 
     def offline_commands(self, storage: Storage) -> Sequence[AnyCommand]:

@@ -14,7 +14,7 @@ from typing import Final, Literal
 import msgspec
 
 from component import system
-from component.grants import Budget, Grant, SigningKey, digest, write_grant
+from component.grants import Budget, Grant, SigningKey, digest, smaller, write_grant
 from component.grants.verification import TOLERANCE_S
 from component.store.database import Database
 from component.store.schema import Table
@@ -65,7 +65,21 @@ TABLES: Final = (
         ),
         kept="part of a task",
     ),
+    Table(
+        name="grant_shares",
+        columns="""
+            grant_digest TEXT {C} NOT NULL REFERENCES peer_grants (digest) ON DELETE CASCADE,
+            child TEXT {C} NOT NULL,
+            usd TEXT,
+            tokens BIGINT,
+            PRIMARY KEY (grant_digest, child)
+        """,
+        kept="part of a task",
+    ),
 )
+
+_MOST_SHARES: Final = 1000
+"""The maximum number of grants for which a part of the budget of one is set aside."""
 
 
 class StoredKey(msgspec.Struct, frozen=True):
@@ -234,6 +248,49 @@ def _is_wanted(database: Database, task: str | None) -> bool:
             return False
         task = row[1]
     return False
+
+
+def left(database: Database, grant: Issued, beside: str = "") -> Budget:
+    """Return what is left of the budget of a grant beside what is set aside for grants that follow
+    from it, the one with the digest `beside` excepted.
+    """
+    found = database.execute(
+        "SELECT usd, tokens FROM grant_shares WHERE grant_digest = ? AND child <> ?",
+        (grant.digest, beside),
+    ).fetchall()
+    usd, tokens = grant.budget.usd, grant.budget.tokens
+    taken = sum((Decimal(row[0]) for row in found if row[0] is not None), Decimal(0))
+    return Budget(
+        usd=None if usd is None else max(Decimal(0), usd - taken),
+        tokens=None if tokens is None else max(0, tokens - sum(row[1] or 0 for row in found)),
+    )
+
+
+def set_aside(database: Database, grant: Issued, child: str, wanted: Budget) -> Budget:
+    """Set aside a part of the budget of a grant for one that follows from it, in place of what was
+    set aside for that before; return how much. Without a limit in `wanted`, that is what is left.
+    """
+    locked = " FOR UPDATE" if database.dialect == "postgresql" else ""
+    database.execute(f"SELECT 1 FROM peer_grants WHERE digest = ?{locked}", (grant.digest,))  # noqa: S608 - constant texts
+    rest = left(database, grant, child)
+    part = Budget(usd=smaller(rest.usd, wanted.usd), tokens=smaller(rest.tokens, wanted.tokens))
+    values = None if part.usd is None else str(part.usd), part.tokens
+    changed = database.execute(
+        "UPDATE grant_shares SET usd = ?, tokens = ? WHERE grant_digest = ? AND child = ?",
+        (*values, grant.digest, child),
+    )
+    if changed.rowcount:
+        return part
+    (count,) = database.execute(
+        "SELECT count(*) FROM grant_shares WHERE grant_digest = ?", (grant.digest,)
+    ).fetchone() or (0,)
+    if count >= _MOST_SHARES:
+        return Budget(usd=Decimal(0), tokens=0)
+    database.execute(
+        "INSERT INTO grant_shares (grant_digest, child, usd, tokens) VALUES (?, ?, ?, ?)",
+        (grant.digest, child, *values),
+    )
+    return part
 
 
 def revoke(database: Database, grant: str, *, cancels: bool = True) -> bool:

@@ -19,6 +19,7 @@ from component.budget.protocol import Amount, BudgetUsage
 from component.features.peers import grant_rows, rows
 from component.features.peers.agent_keys import AgentKeys
 from component.features.peers.rows import Call
+from component.features.peers.shares import Shares
 from component.grants import SigningKey, digest
 from component.grants.receipt import (
     Receipt,
@@ -51,7 +52,10 @@ _DAY_S: Final = 86_400.0
 class Receipts:
     """Signs and verifies receipts. `agents` are the addresses of our agents."""
 
-    def __init__(self, kernel: Kernel, keys: AgentKeys, agents: Sequence[JID]) -> None:
+    def __init__(
+        self, kernel: Kernel, keys: AgentKeys, agents: Sequence[JID], shares: Shares
+    ) -> None:
+        self._shares = shares
         self._storage = kernel.storage
         self._recorder = kernel.environment.monitoring.recorder
         self._keys = keys
@@ -79,6 +83,10 @@ class Receipts:
         """Return a receipt about delegated work that has ended; None if there is no key yet."""
         request, delegation = ending.request, ending.request.delegation
         assert delegation is not None, "the work is delegated"
+        usage = self._usage(ending)
+        self._shares.ended(request, usage)
+        if ending.database is None:  # else this is the thread of an operation of the database
+            self._shares.wake()
         agent = str(canonical_address(request.target))
         key = self._signing.get(agent)
         if key is None and ending.database is not None:
@@ -100,7 +108,7 @@ class Receipts:
             task=None if ending.database is None else ending.work,
             trace=delegation.trace_id or None,
             grant=digest(delegation.grants[-1].jws) if delegation.grants else None,
-            usage=self._usage(ending),
+            usage=usage,
             receipts=further,
         )
         return SignedReceipt(jws=write_receipt(receipt, key))

@@ -111,7 +111,11 @@ ADMIN: dict[str, Any] = {"agent": {"allowed_domains": ["a.example"], "admins": [
 
 @asynccontextmanager
 async def three(
-    tmp_path: Path, *, of_b: dict[str, Any] | None = None, of_c: dict[str, Any] | None = None
+    tmp_path: Path,
+    *,
+    of_b: dict[str, Any] | None = None,
+    of_c: dict[str, Any] | None = None,
+    **of_a: Any,
 ) -> AsyncIterator[tuple[Kit, Kit, Kit, Peer]]:
     """Services A, B and C; a skill of B uses one of C, and both demand grants."""
     demands = {"requires": "grant", "origins": ["a.example"]}
@@ -121,7 +125,7 @@ async def three(
         used_by("a", delegates=["c.*"], **demands),
         using("c", read_only=["note", "sources", "hold"], **(of_b or {})),
     )
-    a_settings = settings("a", using("b", read_only=["ask_first", "hold_on"])) | ADMIN
+    a_settings = settings("a", using("b", read_only=["ask_first", "hold_on"], **of_a)) | ADMIN
     async with (
         service(tmp_path / "c", c_settings, skills=(note, sources, hold)) as c,
         service(tmp_path / "b", b_settings, skills=(ask_first, hold_on), beside=c) as b,
