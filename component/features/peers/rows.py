@@ -274,6 +274,32 @@ def costs_of_day(database: Database, peer: str) -> Costs:
     return Costs(float(row[0]), int(row[1]), int(row[2]))
 
 
+class PeerUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What is stored about a peer. `known_until` is when its catalogue has to be asked for again,
+    in milliseconds since 1970; None if it is not known. `today` is what its calls have cost or may
+    cost today (UTC).
+    """
+
+    known_until: int | None = None
+    open_calls: int = 0
+    today: Costs = Costs()
+
+
+def use_of(database: Database, peer: str, address: str) -> PeerUse:
+    """Return what is stored about a peer at an address."""
+    offered_ = database.execute(
+        "SELECT expires FROM peer_skills WHERE peer = ? AND address = ?", (peer, address)
+    ).fetchone()
+    (open_calls,) = database.execute(
+        "SELECT count(*) FROM peer_calls WHERE peer = ? AND state <> 'ended'", (peer,)
+    ).fetchone() or (0,)
+    return PeerUse(
+        known_until=None if offered_ is None else database.now + offered_[0] - database.steady,
+        open_calls=open_calls,
+        today=costs_of_day(database, peer),
+    )
+
+
 def calls_of(database: Database, task: str) -> Sequence[Call]:
     """Return the calls of a task, in the order of their ids."""
     found = database.execute(
