@@ -44,6 +44,7 @@ Reason = Literal[
     "not-yet-valid",
     "skill-not-granted",
     "revoked",
+    "replayed",
 ]
 """Why a grant is refused, as the specification names it."""
 

@@ -78,6 +78,18 @@ TABLES: Final = (
     ),
 )
 
+USES: Final = Table(
+    name="grant_uses",
+    columns="""
+        digest TEXT {C} PRIMARY KEY,
+        request TEXT NOT NULL,
+        expires BIGINT NOT NULL
+    """,
+    indexes={"grant_uses_expires": "(expires)"},
+    kept="digests of grants of others, until they expire",
+    is_work=False,
+)
+
 _MOST_SHARES: Final = 1000
 """The maximum number of grants for which a part of the budget of one is set aside."""
 
@@ -291,6 +303,20 @@ def set_aside(database: Database, grant: Issued, child: str, wanted: Budget) -> 
         (grant.digest, child, *values),
     )
     return part
+
+
+def use(database: Database, digest_: str, request: str, exp: int) -> bool:
+    """Note that a request came with a grant of another agent, which ends at `exp`; return False if
+    another one came with it before.
+    """
+    database.execute("DELETE FROM grant_uses WHERE expires < ?", (database.now,))
+    database.execute(
+        "INSERT INTO grant_uses (digest, request, expires) VALUES (?, ?, ?)"
+        " ON CONFLICT (digest) DO NOTHING",
+        (digest_, request, (exp + 2 * TOLERANCE_S) * 1000),
+    )
+    row = database.execute("SELECT request FROM grant_uses WHERE digest = ?", (digest_,)).fetchone()
+    return row is not None and row[0] == request
 
 
 def revoke(database: Database, grant: str, *, cancels: bool = True) -> bool:

@@ -69,6 +69,7 @@ TABLES: Final = (
         kept="part of a task",
     ),
     *grant_rows.TABLES,
+    grant_rows.USES,
 )
 
 

@@ -16,11 +16,12 @@ import structlog
 from anyio.abc import TaskStatus
 
 from component.caches import LRUCache
+from component.features.peers import grant_rows
 from component.grants import Budget, Grant, GrantError, digest, read_grant, smaller
 from component.grants.receipt import Spent
 from component.kernel.kernel import Kernel
 from component.skills.skill import Skill
-from component.tasks.request import Request
+from component.tasks.request import Request, key_of
 from xep.fluux_agent import errors
 from xep.fluux_agent.delegation import Delegation
 from xep.fluux_agent.grant import GrantStatus
@@ -49,7 +50,7 @@ class Shares:
     """Asks agents about their grants, and gives back what work has not spent."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self._stream = kernel.stream
+        self._storage, self._stream = kernel.storage, kernel.stream
         self._held: LRUCache[str, _Share] = LRUCache(_MOST_SHARES)
         """What is set aside for requests that are served, by the digests of their last grants."""
         self._spent: deque[tuple[_Share, Spent]] = deque()
@@ -92,6 +93,13 @@ class Shares:
         self, grants: Sequence[Grant], chain: Sequence[str], request: Request, wanted: Budget
     ) -> Budget:
         parent, child = digest(chain[-2]), digest(chain[-1])
+        op = partial(
+            grant_rows.use, digest_=child, request=key_of(request).text, exp=grants[-1].exp
+        )
+        if not await self._storage.write(op):
+            raise GrantError(
+                "replayed", f"{grants[-1].iss} has sent the grant with another request."
+            )
         share = _Share(JID.parse(grants[-2].iss), request.target.bare, parent, child)
         self._held[child] = share
         return await self._ask(share, "set", wanted)

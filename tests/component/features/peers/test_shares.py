@@ -64,9 +64,9 @@ class Middle:
         self.written = written
         self._made = 0
 
-    async def ask(self, name: str, usd: str, mode: Any = "auto") -> Incoming:
-        """Execute a skill of C with a new grant that has a budget."""
-        self._made += 1
+    async def ask(self, name: str, usd: str, mode: Any = "auto", **more: Any) -> Incoming:
+        """Execute a skill of C with a new grant that has a budget; `again` with the last one."""
+        self._made += not more.pop("again", False)
         child = msgspec.structs.replace(
             self._root,
             iss=BOT,
@@ -86,7 +86,7 @@ class Middle:
             grants=tuple(SignedGrant(jws=each) for each in chain),
         )
         deadline = (system.now() + timedelta(seconds=300)).replace(microsecond=0)
-        execute = Execute(skill=name, mode=mode, deadline=deadline, delegation=delegation)
+        execute = Execute(skill=name, mode=mode, deadline=deadline, delegation=delegation, **more)
         return await self._bot.iq("set", encode(execute))
 
 
@@ -98,6 +98,7 @@ async def middle(tmp_path: Path, *skills: Skill) -> AsyncIterator[tuple[Kit, Kit
 
         def store(database: Any) -> str:
             insert(database, "t-1")
+            database.execute("UPDATE tasks SET state = 'input-required'")  # nobody runs it
             key = grant_rows.current_key(database, AGENT_A)
             return grant_rows.issue(database, root, key, AGENT_A, "c-1", "t-1")
 
@@ -124,6 +125,31 @@ async def test_a_budget_that_was_granted_twice_is_spent_once(tmp_path: Path) -> 
         await c.advance(2)
         assert await left_of(a, agent.written) == Decimal("0.50")
         assert (await agent.ask("hold", "0.50", "async")).payload(Accepted) is not None
+
+
+async def test_a_grant_pays_for_one_request(tmp_path: Path) -> None:
+    async with middle(tmp_path, hold, budget_of) as (a, c, _, agent):
+        first = await agent.ask("budget_of", "0.10", request="r1")
+        assert text_of(first.require(Result)) == "0.10"
+        await c.advance(2)
+        await c.restart(kill=True)
+        assert condition(await agent.ask("budget_of", "0.10", request="r2", again=True)) == (
+            "invalid-grant"
+        )
+        assert await left_of(a, agent.written) == Decimal("0.50")
+
+
+async def test_a_request_that_was_refused_for_now_is_repeated_with_its_grant(
+    tmp_path: Path,
+) -> None:
+    async with middle(tmp_path, budget_of) as (a, _, _, agent):
+        assert (await agent.ask("budget_of", "0.10")).payload(Result), "C has the keys of A"
+        await a.kill()
+        refused = await agent.ask("budget_of", "0.10", request="r1")
+        assert condition(refused) == "retry"
+        await a.start()
+        again = await agent.ask("budget_of", "0.10", request="r1", again=True)
+        assert text_of(again.require(Result)) == "0.10"
 
 
 async def test_work_gets_no_more_than_what_is_left(tmp_path: Path) -> None:
