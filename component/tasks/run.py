@@ -729,10 +729,21 @@ class Run:
             made = await self._step(journal.model_step(asked), ask)
         outcome = msgspec.json.decode(made, type=operations.ModelOutcome)
         if outcome.problem == "budget" and self.request.delegation is not None:
-            # DLG-014
-            self._refused = errors.budget_exhausted("later" if outcome.later else "budget")
+            self._refused = self._exhausted(outcome)
             raise Parked
         return outcome.answer()
+
+    def _exhausted(self, outcome: operations.ModelOutcome) -> StanzaError:
+        """Return the error of delegated work whose budget does not suffice (DLG-014). It says what
+        was done until then, as the skill has reported it.
+        """
+        error = errors.budget_exhausted("later" if outcome.later else "budget")
+        progress = self._progress
+        if progress is None and self.row is not None and self.row.progress is not None:
+            progress = read(self.row.progress, Progress)
+        if progress is not None and progress.text:
+            error.text = f"{error.text} Until then: {progress.text.rstrip('.')}."
+        return error
 
     _handlers: ClassVar[Mapping[type[Operation], Callable[..., Coroutine[Any, Any, Any]]]] = {
         operations.ReportProgress: _report,

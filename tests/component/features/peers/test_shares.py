@@ -13,9 +13,11 @@ import pytest
 from component import system
 from component.features.peers import grant_rows
 from component.grants import Budget, Grant, digest, write_grant
+from component.models.protocol import Completion
+from component.models.protocol import Usage as ModelUsage
 from component.skills import Context, Skill, skill
 from component.store import Storage
-from tests.component.features.peers.test_calls import ended, text_of
+from tests.component.features.peers.test_calls import ended, settings, text_of, used_by, using
 from tests.component.features.peers.test_grant_rows import issue
 from tests.component.features.peers.test_grants import (
     AGENT_A,
@@ -29,7 +31,8 @@ from tests.component.features.peers.test_grants import (
 )
 from tests.component.features.peers.test_incoming import condition
 from tests.component.features.task_commands.stored import insert
-from tests.kit import Kit, Peer, anyio_backend
+from tests.kit import Kit, Peer, anyio_backend, service
+from tests.kit.model import Script
 from xep.binding import encode
 from xep.fluux_agent.delegation import Delegation
 from xep.fluux_agent.execute import Accepted, Execute, Result
@@ -219,3 +222,50 @@ async def test_shares_of_a_grant_are_never_more_than_its_budget(storage: Storage
     assert await put("three", None, None) == (0, 0)
     assert await put("one", "0.10", 5) == (Decimal("0.10"), 5)
     assert await put("three", None, None) == (Decimal("0.20"), 75)
+
+
+@skill(read_only=True, open_world=False, durable=True, capabilities=("llm",))
+async def read_books(context: Context, books: int) -> str:
+    """Ask a model about books, one after the other."""
+    schema = {"type": "object", "properties": {"said": {"type": "string"}}}
+    for number in range(1, books + 1):
+        await context.llm(f"Sum up book {number}.", schema, max_tokens=50)
+        await context.progress(number / books, f"read {number} of {books} books")
+    return "All are read."
+
+
+@skill(read_only=True, open_world=False, durable=True)
+async def have_read(context: Context, books: int) -> str:
+    """Have another agent read books."""
+    (result,) = await context.wait([await context.start("c.read_books", {"books": books})])
+    return result.text or result.reason
+
+
+async def test_a_budget_that_is_spent_half_way_ends_the_work_and_is_settled(
+    tmp_path: Path,
+) -> None:
+    said = Completion.of('{"said": "It is long."}', usage=ModelUsage(20, 30, cost_usd=0.05))
+    model = Script(otherwise=said, usd_per_token=0.001)
+    demands = {"requires": "grant", "asks_back": "always", "origins": ["a.example"]}
+    c_settings = settings("c", used_by("b", **demands))
+    b_settings = settings(
+        "b", used_by("a", delegates=["c.*"], **demands), using("c", read_only=["*"])
+    )
+    a_settings = settings("a", using("b", read_only=["*"], call_usd=0.5))
+    async with (
+        service(tmp_path / "c", c_settings, skills=(read_books,), model=model) as c,
+        service(tmp_path / "b", b_settings, skills=(have_read,), beside=c) as b,
+        service(tmp_path / "a", a_settings, beside=b) as a,
+    ):
+        await a.advance(30)
+        romeo = a.peer("romeo@a.example/phone")
+        await romeo.say("/run b.have_read books=50")
+        done = text_of((await ended(romeo)).result)
+        assert done.endswith("It is possible with a larger budget."), done
+        read = len(model.requests)
+        assert 0 < read < 50
+        assert f"Until then: read {read} of 50 books." in done
+        assert c.kernel.agents is not None
+        ((of_c,),) = await b.kernel.storage.select("SELECT usd FROM peer_calls")
+        ((of_b,),) = await a.kernel.storage.select("SELECT usd FROM peer_calls")
+        assert 0.3 < of_c == of_b < 0.5
