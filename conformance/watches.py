@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, get_args
 from xml.etree.ElementTree import Element, tostring
 
 from conformance.model import Finding, Watch
@@ -11,6 +11,8 @@ from conformance.stanzas import CLIENT, LANG, Received
 from xep.file_sharing import NAMESPACE as FILES
 from xep.fluux_agent import NAMESPACE as AGENT
 from xep.fluux_agent.confirm import NAMESPACE as CONFIRM
+from xep.fluux_agent.errors import NAMESPACE as ERRORS
+from xep.fluux_agent.errors import Helps
 from xep.fluux_agent.execute import NAMESPACE as EXECUTE
 from xep.fluux_agent.task import NAMESPACE as TASK
 from xep.stanza_error import DEFAULT_TYPES
@@ -111,6 +113,7 @@ def watches(max_stanza_bytes: int) -> tuple[Watch, ...]:
         Watch("errors.table", "Errors are those of the table", ("ERR-001",), _table),
         Watch("errors.type", "Errors have the type of the RFC", ("ERR-002",), _type),
         Watch("errors.retry", "A refusal that may pass says when", ("ERR-003",), _retry),
+        Watch("errors.helps", "A refusal says what helps", ("ERR-008",), _helps),
         Watch("errors.lang", "Texts of errors have a language", ("ERR-004",), _lang),
         Watch("errors.leak", "Texts of errors hold no traceback", ("ERR-005",), _leak),
         Watch("i18n.lang", "Texts for people have a language", ("I18-001",), _people),
@@ -201,6 +204,18 @@ def _retry(stanza: Received) -> Iterable[Finding] | None:
     if len(retries) == 1 and getattr(retries[0], "after", -1) >= 0:
         return ()
     return [Finding("ERR-003", "<retry/> with 'after' in seconds", stanza.xml)]
+
+
+def _helps(stanza: Received) -> Iterable[Finding] | None:
+    refusals = [
+        element
+        for element in _ours(stanza)
+        if element.tag in (f"{{{ERRORS}}}denied", f"{{{ERRORS}}}budget-exhausted")
+    ]
+    if not refusals:
+        return None
+    wrong = [one for one in refusals if one.get("helps") not in get_args(Helps)]
+    return [Finding("ERR-008", "what helps, in 'helps'", stanza.xml)] if wrong else ()
 
 
 def _lang(stanza: Received) -> Iterable[Finding] | None:

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$(realpath "$1")/bin
 python=/usr/bin/python3
-extras=client,conformance-client,documents,encryption,mcp,openapi,otel,postgres,uvloop,wasm,webhooks,workers
+extras=client,conformance-client,documents,mcp,openapi,otel,postgres,uvloop,wasm,webhooks,workers
 
 wheel=$(ls dist/xmpp_agent_component-*.whl)
 VERSION=$(basename "$wheel" | cut -d- -f2)

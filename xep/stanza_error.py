@@ -107,6 +107,22 @@ class StanzaError(Exception):
         self.address = address
         self.beside = beside
 
+    def copy(self, *more: Payload) -> "StanzaError":
+        """Return the same error as a new exception, with more application-specific elements.
+
+        An exception that is raised again accumulates a traceback.
+        """
+        return StanzaError(
+            self.condition,
+            self.text,
+            type=self.type,
+            application=(*self.application, *more),
+            lang=self.lang,
+            by=self.by,
+            address=self.address,
+            beside=self.beside,
+        )
+
     def encode(self) -> str:
         """Return ``<error/>`` for a stanza in the stream's namespace."""
         by = "" if self.by is None else f" by='{escape_attribute(self.by)}'"

@@ -45,6 +45,8 @@ class AgentError(CallError):
         after: the number of seconds after which a repetition makes sense, if that is known.
         param: the name of the parameter that is invalid, if that is known.
         limit: the maximum size in bytes, if the request or its result is too big.
+        helps: what can lead to another answer: ``nothing``, the ``approval`` of another person, a
+            ``later`` time, or a larger ``budget``; None if it is not a refusal.
     """
 
     condition: ClassVar[str] = ""
@@ -58,6 +60,7 @@ class AgentError(CallError):
         after: int | None = None,
         param: str | None = None,
         limit: int | None = None,
+        helps: wire.Helps | None = None,
     ) -> None:
         named = self.condition or stanza_condition
         super().__init__(f"{named}: {text}" if text and named else text or named)
@@ -67,6 +70,7 @@ class AgentError(CallError):
         self.after = after
         self.param = param
         self.limit = limit
+        self.helps = helps
 
 
 class MalformedError(AgentError):
@@ -142,7 +146,9 @@ class ConfirmationUnavailableError(AgentError):
 
 
 class DeniedError(AgentError):
-    """The person who was asked declined; `text` is the reason."""
+    """The person who was asked declined; `text` is the reason, and `helps` says what can lead to
+    another decision.
+    """
 
     condition = "denied"
 
@@ -184,7 +190,7 @@ class OverQuotaError(AgentError):
 
 
 class BudgetExhaustedError(AgentError):
-    """The budget does not cover the work."""
+    """The budget does not cover the work; `helps` says whether a larger one makes it possible."""
 
     condition = "budget-exhausted"
 
@@ -258,8 +264,10 @@ def error_of(error: StanzaError) -> AgentError:
 
 def error_of_failure(failure: Failure | None, state: str) -> AgentError:
     """Return the exception for a task that ended in ``state``, such as ``failed``."""
+    if state == "cancelled":
+        return TaskCancelledError()
     if failure is None:
-        return TaskCancelledError() if state == "cancelled" else AgentError(f"The task is {state}.")
+        return AgentError(f"The task is {state}.")
     text = failure.texts[0].text if failure.texts else ""
     return _error(failure.conditions, text, repeatable=failure.repeatable)
 
@@ -274,7 +282,8 @@ def _error(
     """Return the exception for the first condition; ``<retry/>`` counts if it is the only one."""
     named = [one for one in conditions if not isinstance(one, wire.Retry)] or list(conditions)
     found = _CLASSES.get(named[0].xml.local, AgentError) if named else AgentError
-    error = found(text, stanza_condition=stanza_condition, repeatable=repeatable)
+    helps = wire.helps_of(conditions)
+    error = found(text, stanza_condition=stanza_condition, repeatable=repeatable, helps=helps)
     for one in conditions:
         details = msgspec.structs.asdict(one)
         error.after = details.get("after", error.after)

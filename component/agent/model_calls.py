@@ -242,7 +242,7 @@ class SkillModel:
         try:
             completion = await self._calls.ask(model, request, tokens_in, spender)
         except BudgetExceededError as error:
-            raise ModelFailed("budget", str(error)) from None
+            raise ModelFailed("budget", str(error), later=error.scope != "task") from None
         except ModelUnavailableError as error:
             _log.warning("no model is available for a skill", reason=str(error))
             raise ModelFailed("unavailable", "No language model is available now.") from None

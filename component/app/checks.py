@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from itertools import chain
+from typing import TypeVar
 
 import anyio
 import msgspec
@@ -42,10 +43,12 @@ from component.private import close_to_others, exposed
 from component.sandbox.report import confinement_report
 from component.skills import DuplicateSkillError, Registry, SkillLoadError
 from component.store import DirectoryInUseError, OutdatedError, Storage, StorageError
+from xep.binding import Payload
 from xep.disco import INFO, InfoQuery
-from xep.fluux_agent.skills import SkillsQuery
 from xep.jid import JID
 from xep.stanza_error import StanzaError
+
+P = TypeVar("P", bound=Payload)
 
 _ANSWER_S = 10.0
 _LOST = (
@@ -306,8 +309,8 @@ async def _ordinary_iqs(settings: Settings) -> list[Check]:
         info = await router.call("get", domain, InfoQuery(), InfoQuery, timeout_s=_ANSWER_S)
         return server_software(info)
 
-    async def offered(peer: JID, query: SkillsQuery) -> SkillsQuery:
-        return await router.call("get", peer, query, SkillsQuery, timeout_s=_ANSWER_S)
+    async def ask(peer: JID, query: Payload, expected: type[P]) -> P:
+        return await router.call("get", peer, query, expected, timeout_s=_ANSWER_S)
 
     async with anyio.create_task_group() as tasks:
         await tasks.start(router.run)
@@ -331,7 +334,7 @@ async def _ordinary_iqs(settings: Settings) -> list[Check]:
                 if settings.peer:
                     from component.features.peers.checks import check_peers  # noqa: PLC0415
 
-                    found += await check_peers(settings.peer, offered)
+                    found += await check_peers(settings.peer, ask)
         for one in opened:
             await one.close(2)
         tasks.cancel_scope.cancel()

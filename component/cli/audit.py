@@ -196,19 +196,28 @@ def trace(config: Path, as_json: bool, wanted: str) -> None:
 
     import msgspec  # noqa: PLC0415
 
-    from component.features.peers.trace import find_work, tree  # noqa: PLC0415
+    from component.audit.query import AuditQuery, earliest  # noqa: PLC0415
+    from component.features.peers.trace import answered_at_once, find_work, tree  # noqa: PLC0415
+    from component.kernel.options import addresses  # noqa: PLC0415
     from component.store import StorageError  # noqa: PLC0415
     from component.store.storage import peek  # noqa: PLC0415
 
-    where = frame.load_settings(config).storage
+    settings = frame.load_settings(config)
+    where, directory = settings.storage, _directory(settings)
+    address_of = addresses(settings).address_of
     try:
         found = peek(
             where.path, where.postgres.get_secret_value(), partial(find_work, wanted=wanted)
         )
+        found = found or []
+        lines = earliest(directory, AuditQuery(trace=wanted))
+        found = [*found, *answered_at_once(lines, found, lambda name: str(address_of(name)))]
     except StorageError as error:
         raise frame.Fault(f"{error}") from None
+    except OSError as error:
+        raise _unreadable(directory, error) from None
     if as_json:
-        frame.print_json(msgspec.to_builtins(found or []))
+        frame.print_json(msgspec.to_builtins(found))
     elif not found:
         raise frame.Fault(f"There is no task and no trace {_shown(wanted[:80])!r} here.")
     else:

@@ -19,6 +19,7 @@ COMMANDS = {
     "tasks": Lazy(f"{_SERVICE}:tasks", "List, cancel and retry tasks."),
     "schedules": Lazy(f"{_SERVICE}:schedules", "List, add, pause and remove schedules."),
     "watches": Lazy(f"{_SERVICE}:watches", "List, pause and remove watches."),
+    "peers": Lazy(f"{_SERVICE}:peers", "List the agents elsewhere that are used, or use this one."),
     "grants": Lazy(f"{_SERVICE}:grants", "List and revoke grants for other agents."),
     "notifications": Lazy(f"{_SERVICE}:notifications", "List and drop held notifications."),
     "audit": Lazy("component.cli.audit:audit", "Search and verify the audit log."),

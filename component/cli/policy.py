@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from component.cli import frame
+from component.cli import frame, peer_policy
 
 if TYPE_CHECKING:
     from component.config import Settings
@@ -31,12 +31,14 @@ def explain(config: Path, as_json: bool, jid: str, names: tuple[str, ...]) -> No
     this machine has) it may execute.
 
     For each skill: who has to confirm it, and for one that is refused the settings that refuse it.
-    Nobody is asked; no service has to run.
+    For a peer, which can also be given by its name, both directions are explained: what it may do
+    here, and what is used of it. Nobody is asked; no service has to run.
 
     \b
     Examples:
       xmpp-agent policy explain juliet@example.com
       xmpp-agent policy explain agent.example.net report
+      xmpp-agent policy explain research report
       xmpp-agent policy explain --json juliet@example.com | jq .skills
     """
     from component.app.features import load_skills  # noqa: PLC0415 - --help needs none of it
@@ -47,7 +49,8 @@ def explain(config: Path, as_json: bool, jid: str, names: tuple[str, ...]) -> No
 
     settings = frame.load_settings(config)
     try:
-        principal = JID.parse(jid).bare
+        named = {peer.name: peer.jid for peer in settings.peer}
+        principal = JID.parse(named.get(jid, jid)).bare
         made, registry = make_policy(settings), load_skills(settings)
     except JIDError as error:
         raise frame.Fault(f"{jid!r} is not a JID: {error}") from None
@@ -58,22 +61,29 @@ def explain(config: Path, as_json: bool, jid: str, names: tuple[str, ...]) -> No
     wanted = names or [name for name in registry.names() if not _is_hidden(registry.get(name))]
     peer = _peer_of(settings, made, principal)
     rows = [_explained(made, principal, name, registry.get(name), peer) for name in wanted]
+    used = [] if peer is None else peer_policy.rows_of_skills(made, peer, names)
     if as_json:
         admitted = made.admits(principal)
         refused_by = made.refusals(principal)
-        frame.print_json(
-            {"jid": str(principal), "admitted": admitted, "refused_by": refused_by, "skills": rows}
-        )
+        found = {"jid": str(principal), "admitted": admitted, "refused_by": refused_by}
+        more = {} if peer is None else {"peer": peer.model_dump(mode="json"), "used": used}
+        frame.print_json({**found, "skills": rows, **more})
         return
     for line in _sentences(made, principal, peer):
         click.echo(line)
-    if made.admits(principal) and rows:
-        from component.cli.rows import print_rows  # noqa: PLC0415 - only a table needs it
+    for title, table in (
+        ("" if peer is None else f"What {peer.name} may execute here:", rows),
+        ("" if peer is None else f"What may be executed here of {peer.name}:", used),
+    ):
+        if made.admits(principal) and table:
+            _print(title, table)
 
-        click.echo()
-        print_rows(
-            [{key: str(row[key]) for key in ("skill", "use", "confirmation")} for row in rows]
-        )
+
+def _print(title: str, rows: Sequence[dict[str, Any]]) -> None:
+    from component.cli.rows import print_rows  # noqa: PLC0415 - only a table needs it
+
+    click.echo(f"\n{title}" if title else "")
+    print_rows([{key: str(row[key]) for key in ("skill", "use", "confirmation")} for row in rows])
 
 
 def _is_hidden(skill: "Skill | None") -> bool:
@@ -92,20 +102,13 @@ def _peer_of(settings: "Settings", policy: "Policy", principal: "JID") -> "Peer 
 
 def _sentences(policy: "Policy", principal: "JID", peer: "Peer | None") -> Iterator[str]:
     if peer is not None:
-        yield f"{principal} is the agent of [[peer]] {peer.name}: what the lists say is not for it."
-        yield f"It sees and may execute: {_listed(peer.offers)}."
-        yield f"What works for it may also use: {_listed(peer.delegates)}."
-        yield f"It may ask in the names of people of: {_listed(peer.believed_domains)}."
+        yield from peer_policy.sentences(policy, peer)
     elif policy.admits(principal):
         yield f"{principal} is admitted."
         if principal.local is None:
             yield "It is a service, not an account: it may use nothing until a [[peer]] names it."
     else:
         yield f"{principal} is not admitted, because of {' and '.join(policy.refusals(principal))}."
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) or "nothing"
 
 
 def _explained(

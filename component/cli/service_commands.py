@@ -224,6 +224,16 @@ watches = ServiceGroup(
     ),
 )
 
+peers = ServiceGroup(
+    "peers",
+    f"List the agents elsewhere that this one uses, and that use it.\n\n{_BESIDE}.",
+    ServiceCommand(
+        "component.features.peers.peer_list:PEERS",
+        "list",
+        "\n--json | jq -r '.[] | select(.answers == \"no\") | .name'",
+    ),
+)
+
 grants = ServiceGroup(
     "grants",
     "List and revoke what other agents may do for people of this one, and make new keys.\n\n"
@@ -232,23 +242,23 @@ grants = ServiceGroup(
         _GRANTS,
         "list",
         "\n--json | jq -r '.[].id'",
-        hidden=("grant",),
+        hidden=("grant", "work"),
         given={"do": "list"},
         about="list the grants for calls of peers",
     ),
     ServiceCommand(
         _GRANTS,
         "revoke",
-        "5e884898da280471",
+        "5e884898da280471\n5e884898da280471 --work keep",
         given={"do": "revoke"},
         arguments=("grant",),
-        about="revoke a grant",
+        about="revoke a grant, and cancel its call unless --work keep",
     ),
     ServiceCommand(
         _GRANTS,
         "new-keys",
         "",
-        hidden=("grant",),
+        hidden=("grant", "work"),
         given={"do": "new-keys"},
         about="make new keys for all agents",
     ),

@@ -65,7 +65,7 @@ class Memory(Section):
     encryption_keys: tuple[SecretStr, ...] = ()
     """Keys that encrypt the content of memories on the nodes, for nodes on servers that others
     operate: 32 bytes each, in URL-safe base64. The first key encrypts, all of them decrypt. People
-    can still see which memories exist, delete them and replace them. Needs the extra `encryption`.
+    can still see which memories exist, delete them and replace them.
     """
     path: FilePath | None = Field(default=None, examples=["./data/memory"])
     """Directory of the files; created if it does not exist. The directory of an existing Fluux

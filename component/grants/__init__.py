@@ -12,6 +12,7 @@ from component.grants.grant import (
     digest,
     narrowed,
     read_grant,
+    smaller,
     write_grant,
 )
 from component.grants.keys import PublicKey, SigningKey
@@ -29,6 +30,7 @@ __all__ = [
     "digest",
     "narrowed",
     "read_grant",
+    "smaller",
     "verify",
     "write_grant",
 ]

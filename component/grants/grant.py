@@ -8,7 +8,7 @@ the work may be passed on.
 import hashlib
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 import msgspec
 
@@ -23,6 +23,8 @@ from component.grants.keys import (
     sign,
 )
 from xep.jid import JID, JIDError
+
+N = TypeVar("N", int, Decimal)
 
 TYPE: Final = "fluux-grant+jwt"
 """The type in the header of a grant."""
@@ -42,6 +44,7 @@ Reason = Literal[
     "not-yet-valid",
     "skill-not-granted",
     "revoked",
+    "replayed",
 ]
 """Why a grant is refused, as the specification names it."""
 
@@ -66,6 +69,11 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return all(
             mine is None or (theirs is not None and theirs <= mine) for mine, theirs in limits
         )
+
+
+def smaller(one: N | None, other: N | None) -> N | None:
+    """Return the smaller one of two limits; None stands for any amount."""
+    return min((each for each in (one, other) if each is not None), default=None)
 
 
 class Confirmation(msgspec.Struct, frozen=True, kw_only=True):

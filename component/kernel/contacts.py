@@ -1,5 +1,7 @@
 """The contacts of the agents: who is a person, in which time zone, and who may be written to."""
 
+import itertools
+import re
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timezone
 from typing import Final, Literal
@@ -33,10 +35,14 @@ _REMEMBERED_S: Final = 6 * 3600.0
 _MOST_REMEMBERED: Final = 10_000
 _MOST_UNKNOWN: Final = 20
 """The maximum number of unknown agents that admins are asked about while the service runs."""
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]")
+_LONGEST_NAME: Final = 24
 _UNKNOWN_AGENT: Final = (
     "The agent at {jid}, which I don't know, has written to me. I have not answered. If it may use"
     " some of my skills, add this to my configuration, and /reload:\n\n[[peer]]\nname ="
-    ' "{name}"\njid = "{jid}"\noffers = ["echo"]  # the skills that it may use'
+    ' "{name}"\njid = "{jid}"\noffers = ["echo"]  # the skills that it may use\norigins = {origins}'
+    "  # the domains of the people for whom it may ask\n\n`xmpp-agent policy explain {name}` says"
+    " what it may do then."
 )
 
 
@@ -80,8 +86,21 @@ class ContactSubsystem:
             return
         if len(self._unknown_agents) < _MOST_UNKNOWN:
             self._unknown_agents.add(known)
-            name = jid.domain.removeprefix("agent.").partition(".")[0]
-            self.tell_admins(_UNKNOWN_AGENT.format(jid=jid, name=name))
+            above = jid.domain.partition(".")[2]
+            origins = f'["{above if "." in above else jid.domain}"]'
+            self.tell_admins(
+                _UNKNOWN_AGENT.format(jid=jid, name=self._peer_name(jid), origins=origins)
+            )
+
+    def _peer_name(self, jid: JID) -> str:
+        """Return a name for a new peer, which no other one has."""
+        first = jid.domain.removeprefix("agent.").partition(".")[0]
+        name = _NOT_IN_NAMES.sub("-", first)[:_LONGEST_NAME]
+        if not name[:1].isalpha():
+            name = f"peer-{name}"
+        known = {peer.name for peer in self._catalog.settings.peer}
+        numbered = (f"{name}-{number}" for number in itertools.count(2))
+        return next(each for each in itertools.chain((name,), numbered) if each not in known)
 
     async def used(self, address: JID, contact: JID) -> None:
         """Note the address at which a contact reaches an agent. Raises StorageError."""

@@ -36,11 +36,13 @@ class ModelFailed(SkillError):  # noqa: N818 - the name says what happened to th
 
     `problem` is `unavailable` if no model can be reached now, `refused` if none is set up or its
     provider rejects the request, `budget` if a budget does not suffice, and `invalid` if the answer
-    does not fit the schema.
+    does not fit the schema. `later` says that a budget is renewed, so the question may be possible
+    then.
     """
 
-    def __init__(self, problem: Problem, message: str) -> None:
+    def __init__(self, problem: Problem, message: str, *, later: bool = False) -> None:
         self.problem: Problem = problem
+        self.later = later
         super().__init__(message)
 
 
@@ -49,11 +51,12 @@ class ModelOutcome(msgspec.Struct, frozen=True):
 
     text: str
     problem: Problem | None = None
+    later: bool = False
 
     def answer(self) -> str:
         """Return the answer. Raises ModelFailed."""
         if self.problem is not None:
-            raise ModelFailed(self.problem, self.text)
+            raise ModelFailed(self.problem, self.text, later=self.later)
         return self.text
 
 

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from component.tasks.outputs import text_of
+from component.tasks.refusals import with_help
 from xep.binding.escaping import without_forbidden
 from xep.fluux_agent.errors import Denied
 from xep.fluux_agent.execute import Result
@@ -57,7 +58,9 @@ def _failure(what: str, failure: Failure | None, lang: str | None) -> Sentence:
     why = None if failure is None else _preferred(failure.texts, lang)
     if why is None:
         return Sentence(f"{what}.", "en")
-    return Sentence(_shown(f"{what}: {why.text}"), why.lang or "en")
+    assert failure is not None, "it has a text"
+    said = with_help(why.text, failure.conditions)
+    return Sentence(_shown(f"{what}: {said}"), why.lang or "en")
 
 
 def _preferred(

@@ -148,7 +148,7 @@ class Admission:
         try:
             # Rows 5 to 8 check what few requests have.
             if request.has_terms or self._gate.needs_grants(request.principal):
-                yield from self._check_terms(request, skill)
+                request = yield from self._check_terms(request, skill)
 
             # Row 9, else `invalid-param` or `malformed`.
             try:
@@ -185,13 +185,14 @@ class Admission:
                 flight.land(None)
             raise
 
-    def _check_terms(self, request: Request, skill: Skill) -> Waits[None]:
+    def _check_terms(self, request: Request, skill: Skill) -> Waits[Request]:
+        """Check what few requests have; return the request with the budget that is left for it."""
         # Row 5, else as `delegation.check` says.
         if request.delegation is not None:
             self._gate.check_delegation(request, skill)
         if self._gate.has_grants(request):
             assert self._gate.check_grants is not None, "has_grants demands it"
-            yield partial(self._gate.check_grants, request, skill)
+            request = yield partial(self._gate.check_grants, request, skill)
 
         # Row 6, else `unknown-task`.
         if request.earlier:
@@ -207,6 +208,7 @@ class Admission:
         # Row 8, else `deadline-expired`.
         if request.deadline is not None and request.deadline <= self._now():
             raise errors.deadline_expired()
+        return request
 
     def _let_in(self, principal: JID, flight: Flight) -> None:
         self._skills.let_in(principal)
@@ -362,17 +364,23 @@ class Admission:
             made = call_inline(skill, arguments, context)
         except (InvalidParam, SkillFailed, CapabilityMissing) as error:
             if counts:
-                seconds = self._perf_counter() - began
-                self._records.ran(request.principal, skill.name, "failed", seconds)
-            return error_of(skill, error)
+                self._ran(request, "failed", self._perf_counter() - began)
+            return with_receipt(self._store.make_receipt, request, error_of(skill, error))
         if on_result is not None and made.taints is not None:
             on_result(skill.taint_of(made))
         if counts:
-            self._records.ran(request.principal, skill.name, "done", made.duration)
+            self._ran(request, "done", made.duration)
         result = result_of(skill, made)
         if request.delegation is not None:
             result = with_costs(result, Amount())  # it asks no model and no other agent
         return with_receipt(self._store.make_receipt, request, result)
+
+    def _ran(self, request: Request, outcome: str, seconds: float) -> None:
+        """Record that a skill has run at once."""
+        if request.delegation is None:
+            self._records.ran(request.principal, request.skill, outcome, seconds)
+        else:
+            self._records.answered(request, outcome, seconds)
 
     async def _serve(self, admitted: Admitted) -> Answer:
         """Run a skill within the inline limit or as a task, and record the outcome."""

@@ -20,7 +20,7 @@ from component.tasks import journal, leases, question_rows, replay, rows
 from component.tasks.gate import SkillAccess
 from component.tasks.leases import Slots
 from component.tasks.protocol import Question, TaskLimits
-from component.tasks.receipts import MakeReceipt, with_receipt
+from component.tasks.receipts import MakeReceipt, end_with_receipt, error_with
 from component.tasks.replay import RecordBound, RecordedAnswer
 from component.tasks.request import Request
 from component.tasks.rows import TERMINAL, Detail, OpenBound, Row
@@ -293,7 +293,7 @@ def _with_receipt(tx: Transaction, row: Row, to: State, detail: Detail | None) -
     """Return the payload of a change, with a receipt if it is the end of delegated work."""
     if to not in TERMINAL or tx.make_receipt is None or not rows.outline_of(row).delegation:
         return detail
-    return with_receipt(tx.make_receipt, rows.request_of(row), detail, to, (row.id, tx))
+    return end_with_receipt(tx.make_receipt, rows.request_of(row), detail, to, (row.id, tx))
 
 
 def _conclude(tx: Transaction, row: Row, *, waited: bool, new: bool) -> rows.Outline:
@@ -355,7 +355,8 @@ def end(
         answer: RecordedAnswer | None = errors.deadline_expired()
         if made.row.state == to:
             answer = made.detail if isinstance(made.detail, Result) else outcome
-        replay.answer_task(tx, row.id, row.principal, answer or errors.outcome_unknown())
+        answer = _signed(answer or errors.outcome_unknown(), made)
+        replay.answer_task(tx, row.id, row.principal, answer)
     return made
 
 
@@ -368,8 +369,15 @@ def ended_with(made: Change, wanted: RecordedAnswer | None = None) -> RecordedAn
     if made.row.state == "failed" and isinstance(made.detail, Failure):
         for condition in made.detail.conditions:
             if isinstance(condition, errors.DeadlineExpired):
-                return errors.deadline_expired()
-    return wanted or errors.outcome_unknown()
+                return _signed(errors.deadline_expired(), made)
+    return _signed(wanted or errors.outcome_unknown(), made)
+
+
+def _signed(answer: RecordedAnswer, made: Change) -> RecordedAnswer:
+    """Return the answer to a request with the receipt of the failure of its task."""
+    if isinstance(answer, StanzaError) and isinstance(made.detail, Failure):
+        return error_with(answer, made.detail.receipt)
+    return answer
 
 
 # What happens to tasks.

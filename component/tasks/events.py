@@ -314,14 +314,22 @@ class TaskRecords:
     def answered(
         self, request: Request, outcome: str, seconds: float, task: str = "", detail: str = ""
     ) -> None:
-        """Record that a request was accepted as a task, ended within its time, or was refused."""
+        """Record that a request was accepted as a task, ended within its time, or was refused.
+
+        What is said of delegated work is all that is left of it if it did not become a task.
+        """
         self._executes.add(seconds, request.skill, outcome)
+        delegation, agent, trace = request.delegation, "", ""
+        if delegation is not None:
+            agent, trace = request.caller_context.agent, delegation.trace_id
+            detail = f"for {delegation.origin}" + (f": {detail}" if detail else "")
         self._record(
             AuditEvent(
                 kind="execute",
                 outcome=outcome,
                 principal=str(request.principal),
-                trace="" if request.delegation is None else request.delegation.trace_id,
+                agent=agent,
+                trace=trace,
                 subject=request.skill,
                 task=task,
                 detail=detail,

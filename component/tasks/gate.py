@@ -54,7 +54,7 @@ ITS_PARAMETERS: Final = ("its parameters",)
 """`CallerContext.chosen` if the authors of the taints may have written any of the parameters."""
 
 
-CheckGrants: TypeAlias = Callable[[Request, Skill], Awaitable[None]]
+CheckGrants: TypeAlias = Callable[[Request, Skill], Awaitable[Request]]
 
 
 class NotPermitted(StanzaError):  # noqa: N818 - the name says what happened
@@ -76,8 +76,9 @@ class Gate:
 
     Attributes:
         flows: as given; they may be replaced.
-        check_grants: checks the grants of a request for a skill; raises StanzaError. None refuses
-            grants. The feature that verifies them sets it.
+        check_grants: checks the grants of a request for a skill, and returns the request with the
+            budget that is left for it; raises StanzaError. None refuses grants. The feature that
+            verifies them sets it.
     """
 
     def __init__(

@@ -23,7 +23,6 @@ from component.store.clock import seconds_since_boot
 from component.tasks.events import TaskRecords
 from component.tasks.gate import SkillAccess
 from component.tasks.outputs import error_of, result_of
-from component.tasks.replay import copy_error
 from component.tasks.request import SMALL, UNNAMED_WINDOW_S, Request
 from xep.binding import RawXML, encode
 from xep.fluux_agent.execute import Execute, Param
@@ -173,7 +172,7 @@ class InlineRequests:
             outcome = self._run(known, arguments, principal)
             self._put(key, outcome, stanza.size)
         if isinstance(outcome, StanzaError):
-            raise copy_error(outcome)
+            raise outcome.copy()
         return outcome
 
     def policy_changed(self) -> None:

@@ -32,6 +32,7 @@ from component.skills.operations import (
 from component.store.database import Database
 from component.store.schema import Table
 from component.tasks.outputs import text_of
+from component.tasks.refusals import with_help
 from component.tasks.rows import TERMINAL, Row, exists, load
 from xep.binding import read
 from xep.fluux_agent.execute import Result
@@ -381,4 +382,5 @@ def _result(task: str, row: Row | None) -> ChildResult:
         failure = read(row.failure, Failure)
         conditions = ", ".join(one.xml.local for one in failure.conditions)
         reason = failure.texts[0].text if failure.texts else conditions
+        reason = with_help(reason, failure.conditions)
     return ChildResult(task=task, state=row.state, reason=reason)

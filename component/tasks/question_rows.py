@@ -216,6 +216,11 @@ def _asked(database: Database, id_: str) -> list[JID]:
     return [JID.parse(jid) for jid in found]
 
 
+def number_asked(database: Database, id_: str) -> int:
+    """Return how many people were asked a question."""
+    return len(_asked(database, id_))
+
+
 def question_with(database: Database, row: Row) -> Question | None:
     """Return the question of the current revision of a task: the open one, or the one whose expiry
     made the task fail; None if there is neither.

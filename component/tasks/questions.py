@@ -40,6 +40,7 @@ from xep.fluux_agent.confirm import (
     digest_of,
     parameters_of,
 )
+from xep.fluux_agent.errors import Helps
 from xep.fluux_agent.execute import State
 from xep.fluux_agent.task import (
     NAMESPACE,
@@ -295,7 +296,8 @@ def decide(tx: Transaction, by: Answerer, decision: Decision) -> Judgement:
         end_step(tx, row, put.step, Recorded(succeeded(decision.value)))
     if put.step or decision.value == "approve":
         return Judgement(change=go_on(tx, row, None))
-    failure = Failure.of(errors.denied(), repeatable=nothing_ran(tx, row.id))
+    helps: Helps = "approval" if question_rows.number_asked(tx, put.id) > 1 else "nothing"
+    failure = Failure.of(errors.denied(helps), repeatable=nothing_ran(tx, row.id))
     if decision.reason is not None and decision.reason.strip():
         reason = without_forbidden(decision.reason.strip())
         text = FailureText(text=reason, lang=by.lang or _SOME)

@@ -17,6 +17,7 @@ from component.tasks.request import UNNAMED_WINDOW_S, RequestKey
 from xep.binding import encode, read
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Accepted, Result
+from xep.fluux_agent.grant import SignedReceipt
 from xep.stanza_error import StanzaError
 
 TABLES: Final = (
@@ -55,7 +56,7 @@ def encode_answer(answer: RecordedAnswer) -> str:
 def decode_answer(text: str) -> RecordedAnswer:
     """Decode an answer that `encode_answer` encoded."""
     if text.startswith("<error "):
-        return StanzaError.read(text, errors.CONDITIONS)
+        return StanzaError.read(text, (*errors.CONDITIONS, SignedReceipt))
     answer = read(text, Result, Accepted)
     assert isinstance(answer, Result | Accepted)
     return answer
@@ -64,19 +65,8 @@ def decode_answer(text: str) -> RecordedAnswer:
 def return_or_raise(answer: RecordedAnswer) -> Result | Accepted:
     """Return an answer, or raise it."""
     if isinstance(answer, StanzaError):
-        raise copy_error(answer)
+        raise answer.copy()
     return answer
-
-
-def copy_error(error: StanzaError) -> StanzaError:
-    """Return the same error as a new exception: a raised exception accumulates a traceback."""
-    return StanzaError(
-        error.condition,
-        error.text,
-        type=error.type,
-        application=error.application,
-        lang=error.lang,
-    )
 
 
 def check_same_content(recorded: str, digest: str) -> None:

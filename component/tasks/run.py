@@ -382,7 +382,9 @@ class Run:
             if self.row is not None:
                 await self._change(partial(self._end_task, ended), ended)
             elif ended is not None:
-                ended = with_receipt(self._runtime.make_receipt, self.request, ended)
+                if not isinstance(ended, Accepted):
+                    make = self._runtime.make_receipt
+                    ended = with_receipt(make, self.request, ended, self.task)
                 if not self.skill.repeatable:
                     await self._runtime.commit(partial(self._record, ended), keep_trying=True)
                 self._land(ended)
@@ -737,7 +739,7 @@ class Run:
             try:
                 outcome = operations.ModelOutcome(await asking)
             except operations.ModelFailed as failed:
-                outcome = operations.ModelOutcome(str(failed), failed.problem)
+                outcome = operations.ModelOutcome(str(failed), failed.problem, failed.later)
             return msgspec.json.encode(outcome)
 
         if self.skill.atomic:  # it never runs again
@@ -746,9 +748,21 @@ class Run:
             made = await self._step(journal.model_step(asked), ask)
         outcome = msgspec.json.decode(made, type=operations.ModelOutcome)
         if outcome.problem == "budget" and self.request.delegation is not None:
-            self._refused = errors.budget_exhausted()  # DLG-014
+            self._refused = self._exhausted(outcome)
             raise Parked
         return outcome.answer()
+
+    def _exhausted(self, outcome: operations.ModelOutcome) -> StanzaError:
+        """Return the error of delegated work whose budget does not suffice (DLG-014). It says what
+        was done until then, as the skill has reported it.
+        """
+        error = errors.budget_exhausted("later" if outcome.later else "budget")
+        progress = self._progress
+        if progress is None and self.row is not None and self.row.progress is not None:
+            progress = read(self.row.progress, Progress)
+        if progress is not None and progress.text:
+            error.text = f"{error.text} Until then: {progress.text.rstrip('.')}."
+        return error
 
     _handlers: ClassVar[Mapping[type[Operation], Callable[..., Coroutine[Any, Any, Any]]]] = {
         operations.ReportProgress: _report,

@@ -23,6 +23,7 @@ from component.skills.spec import OPTIONAL
 from component.tasks.admission import ANSWERS
 from component.tasks.gate import Gate, NotPermitted
 from component.tasks.outputs import part_of, text_of
+from component.tasks.refusals import with_help
 from component.tasks.request import CallerContext, Request
 from component.tasks.service import TaskService
 from component.tools.joint_confirmation import (
@@ -394,7 +395,8 @@ def _family(caller: Caller) -> str:
 
 
 def _refusal(error: StanzaError) -> str:
-    return error.text or f"It was refused: {error.condition}."
+    text = error.text or f"It was refused: {error.condition}."
+    return with_help(text, error.application)
 
 
 def _result(result: Result, taint: Taint | None) -> ToolResult:
@@ -430,6 +432,6 @@ def _ended(task: Task, taint: Taint | None) -> ToolResult:
     failure, not_made = task.failure, task.state == "rejected"
     if failure is None or not failure.texts:
         return _no("It failed.", not_made=not_made)
-    why = failure.texts[0].text
+    why = with_help(failure.texts[0].text, failure.conditions)
     taint = _taint(failure.conditions, taint)
     return _no(f"It did not happen: {why}", taint, not_made=not_made)

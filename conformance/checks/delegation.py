@@ -291,7 +291,7 @@ async def budget(t: Talk) -> None:
     t.hold("DLG-014", ok, "<budget-exhausted/>", ended.message)
 
 
-@check("delegation.failure", "DLG-021", features=[DELEGATION], roles=("delegate",),
+@check("delegation.failure", "DLG-021", "ERR-009", features=[DELEGATION], roles=("delegate",),
        needs=[Ability.PEER], alone=True)  # fmt: skip
 async def failure(t: Talk) -> None:
     """A failure of a peer is a remote failure, unless its condition says more."""
@@ -305,9 +305,10 @@ async def failure(t: Talk) -> None:
         ("internal-server-error", "outcome-unknown", "outcome-unknown"),
         ("not-allowed", "hops-exceeded", "hops-exceeded"),
     ):
+        helps = " helps='approval'" if own == "denied" else ""
         error = (
             f"<error type='cancel'><{condition} xmlns='{stanzas}'/>"
-            f"<{own} xmlns='{errors}'/></error>"
+            f"<{own} xmlns='{errors}'{helps}/></error>"
         )
         t.play(_refusing(error))
         params = {"peer": bare(t.peer), "text": own}
@@ -315,6 +316,9 @@ async def failure(t: Talk) -> None:
         ended = await outcome(t, answer)
         ok = ended.conditions == (wanted,)
         t.hold("DLG-021", ok, f"<{wanted}/>, for the peer said <{own}/>", ended.message)
+        if own == "denied":
+            kept = ended.helps == "approval"
+            t.hold("ERR-009", kept, "helps='approval', as the peer said", ended.message)
 
 
 @check("delegation.unannotated", "SKL-002", features=[DELEGATION], roles=("delegate",),

@@ -1,5 +1,6 @@
 """Helpers to follow a task: its acceptance, its events, the answer to get."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,6 +9,7 @@ from conformance.stanzas import Received
 from conformance.talk import Talk
 from xep.binding import ContentError
 from xep.fluux_agent import NAMESPACE as AGENT
+from xep.fluux_agent.errors import Denied
 from xep.fluux_agent.execute import Accepted, Result
 from xep.fluux_agent.task import NAMESPACE, Input, Task
 
@@ -50,18 +52,21 @@ class Outcome:
         result: the result; None if it has failed.
         conditions: the conditions of the agent protocol, if it has failed.
         repeatable: whether the same may be requested again, if it has failed.
+        helps: what helps, if it was denied.
     """
 
     message: Received
     result: Result | None
     conditions: tuple[str, ...] = ()
     repeatable: bool = False
+    helps: str | None = None
 
 
 async def outcome(t: Talk, answer: Received) -> Outcome:
     """Return how the work of an execute request has ended, at once or as a task."""
     if answer.is_error:
-        return Outcome(answer, None, tuple(answer.agent_conditions), answer.error.type == "wait")
+        names, error = tuple(answer.agent_conditions), answer.error
+        return Outcome(answer, None, names, error.type == "wait", _helps(error.application))
     accepted = answer.payload(Accepted)
     if accepted is None:
         return Outcome(answer, t.given(answer, Result, "Executing it"))
@@ -70,7 +75,12 @@ async def outcome(t: Talk, answer: Received) -> Outcome:
     if failure is None:
         return Outcome(message, ended.result)
     conditions = tuple([type(one).xml.local for one in failure.conditions])
-    return Outcome(message, None, conditions, failure.repeatable)
+    return Outcome(message, None, conditions, failure.repeatable, _helps(failure.conditions))
+
+
+def _helps(conditions: Sequence[object]) -> str | None:
+    """What helps, as a denial says."""
+    return next((one.helps for one in conditions if isinstance(one, Denied)), None)
 
 
 async def get(t: Talk, id_: str, sender: str | None = None) -> Received:

@@ -44,6 +44,7 @@ DEFECTS = {
     "nothing was spent": "DLG-015",
     "failures as they came": "DLG-021",
     "some failures are lost": "DLG-021",
+    "denials without what helps": "ERR-009",
     "items of another id": "MEM-005",
     "nodes of nobody": "MEM-001",
     "what is kept is hidden": "PRV-005",
@@ -250,7 +251,8 @@ class FurtherAgent(SmallAgent):
         for own, made in _PASSED_UP.items():
             lost = self.defect == "some failures are lost" and own == "outcome-unknown"
             if f"<{own} " in answer and not lost:
-                return made()
+                keeps = "helps='approval'" in answer and self.defect != "denials without what helps"
+                return errors.denied("approval") if own == "denied" and keeps else made()
         repeatable = self.defect == "what has timed out may be repeated"
         return errors.remote_failure(repeatable=repeatable)
 

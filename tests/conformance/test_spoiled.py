@@ -42,6 +42,7 @@ PROVOKED_BY = {
     "INP-005": ["input.content"],
     "ART-005": ["artifact.parts"],
     "CNF-017": ["confirm.question"],
+    "ERR-008": ["confirm.denied"],
 }
 AGENTS = 6 if THOROUGH else 1
 """Processes, each of which is let connect again for each defect."""
@@ -233,6 +234,7 @@ DEFECTS: dict[str, tuple[str, Spoil]] = {
     "does not say what is cut": ("CNF-049", swap(r" \(first 500 of [^)]*\)", "", CONFIRM)),
     "shows what turns the writing": ("CNF-050", swap(r"\\u202e", "\u202e", CONFIRM)),
     "asks what nobody can read": ("CNF-051", swap("<too-big ", "<forbidden ")),
+    "a denial does not say what helps": ("ERR-008", swap(r"(<denied [^>]*) helps='[a-z]+'", r"\1")),
     "denied is told as lapsed": ("CNF-039", swap(r"<denied ", "<confirmation-expired ")),
     "a strange question is forbidden": (
         "CNF-035",

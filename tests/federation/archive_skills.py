@@ -50,6 +50,16 @@ async def choose(context: Context, label: str = "") -> str:
     return f"That of {answer['year']}."
 
 
+@skill(read_only=True, open_world=False, durable=True, capabilities=("llm",))
+async def read(books: str, context: Context) -> str:
+    """Have a model read books, one after the other."""
+    schema = {"type": "object", "properties": {"said": {"type": "string"}}}
+    for number in range(1, int(books) + 1):
+        await context.llm(f"Sum up book {number}.", schema, max_tokens=50)
+        await context.progress(number / int(books), f"read {number} of {books} books")
+    return "All are read."
+
+
 @skill(open_world=False)
 def delete(file: str) -> str:
     """Delete a file."""

@@ -6,8 +6,9 @@ is in a network of its own (`tests/tools/network.sh`).
 
 import socket
 import subprocess
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -39,11 +40,12 @@ class Agent:
     def __init__(self, server: Server, directory: Path, name: str) -> None:
         skills = {"b": "research_skills.py", "c": "archive_skills.py"}
         modules = [str(Path(__file__).with_name(skills[name]))] if name in skills else []
-        toml = server.agent_toml() + "".join(map(block, BLOCKS[name]))
+        self._toml = server.agent_toml() + "".join(map(block, BLOCKS[name]))
         self.name = name
         self.server = server
+        admins = {"agent__admins": ["romeo@a.test"]} if name == "a" else {}
         self.service = AgentProcess(
-            server, directory, toml=toml, skills__modules=modules, **SETTINGS
+            server, directory, toml=self._toml, skills__modules=modules, **SETTINGS | admins
         )
 
     @property
@@ -59,6 +61,26 @@ class Agent:
     def kill(self) -> None:
         """End the service with SIGKILL."""
         self.service.kill()
+
+    @contextmanager
+    def changed(self, *changes: tuple[str, str], more: str = "") -> Iterator[None]:
+        """Run the service with lines in place of others, and with more sections, for the time of
+        the context.
+        """
+        toml = self._toml
+        for before, after in changes:
+            assert before in toml
+            toml = toml.replace(before, after)
+        self._again(toml + more)
+        try:
+            yield
+        finally:
+            self._again(self._toml)
+
+    def _again(self, toml: str) -> None:
+        self.kill()
+        self.service.configure(toml)
+        self.start()
 
     def effects(self, label: str) -> list[str]:
         """What its skills have done outside."""

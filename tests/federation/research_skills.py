@@ -10,6 +10,15 @@ async def report(call: str, params: dict[str, str], context: Context) -> str:
     return f"Report: {done.text or done.reason}"
 
 
+@skill(read_only=True, open_world=False, durable=True)
+async def report_later(call: str, params: dict[str, str], context: Context) -> str:
+    """Ask first, and then report what another agent says."""
+    schema = {"type": "object", "properties": {"answer": {"type": "string"}}}
+    await context.ask("Shall I go on?", schema)
+    (done,) = await context.wait([await context.start(call, params)])
+    return f"Report: {done.text or done.reason}"
+
+
 @skill(read_only=True, open_world=False, inline=True)
 def sources(topic: str) -> str:
     """Find sources."""

@@ -5,15 +5,19 @@ tests/tools/network.sh .venv/bin/pytest tests/federation/scenarios.py
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from tests.component.models.answers import Text
+from tests.component.models.endpoint import in_thread
 from tests.federation.federation import BOT, Federation, Gate, block
 from tests.servers import command_line
 from tests.servers.clients import TIMEOUT, Element, SlixClient
@@ -135,6 +139,62 @@ def test_the_last_agent_deletes_when_the_person_has_approved_it_once(
     assert romeo.iq(agents.a.address, decided, "set").get("type") == "result"
     assert completed(romeo, task) == "Report: rivers.txt is gone."
     assert agents.c.effects("rivers.txt") == ["deleted rivers.txt"]
+
+
+DEMANDS: Final = ('offers = ["*"]', 'offers = ["*"]\nrequires = "grant"\nasks_back = "always"')
+"""What the last agent says of the second one, which needs grants then."""
+
+
+@pytest.mark.thorough
+def test_a_budget_that_is_spent_half_way_ends_the_work_and_is_settled(
+    agents: Federation, romeo: SlixClient
+) -> None:
+    limit = ('read_only = ["report"]', 'read_only = ["report"]\ncall_usd = 0.5')
+    with in_thread() as model, ExitStack() as stack:
+        model.otherwise = Text('{"said": "It is long."}')
+        llm = (
+            '[llm]\nprovider = "openai"\nmodel = "scripted"\napi_key = "sk-scripted"\n'
+            f'base_url = "{model.url}"\nusd_per_million_in = 100\nusd_per_million_out = 1000\n'
+        )
+        stack.enter_context(agents.c.changed(DEMANDS, more=llm))
+        stack.enter_context(agents.b.changed(('"search", ', '"search", "read", ')))
+        stack.enter_context(agents.a.changed(limit))
+        task = ask(romeo, agents, "read", books="500")
+        done = ended(romeo, task)[1].findtext(".//{*}output", "")
+        read = len(model.requests)
+        assert 0 < read < 500
+        assert f"Until then: read {read} of 500 books." in done
+        assert done.endswith("It is possible with a larger budget.")
+        service = agents.a.service
+        words = ("audit", "trace", task)
+        drawn = command_line.run(service.directory, *words, secret=service.secret).output
+        assert re.search(r"agent\.c\.test read .*: failed.* 0\.4[0-9]* USD", drawn), drawn
+
+
+@pytest.mark.thorough
+def test_a_grant_that_was_revoked_meanwhile_is_refused_and_the_person_is_told(
+    agents: Federation, romeo: SlixClient
+) -> None:
+    with ExitStack() as stack:
+        stack.enter_context(agents.c.changed(DEMANDS))
+        offers = ('offers = ["report"]', 'offers = ["report*"]\nrequires = "grant"')
+        stack.enter_context(agents.b.changed(offers))
+        stack.enter_context(agents.a.changed(('["report"]', '["report*"]')))
+        agents.a.service.wait_log("a peer offers skills")
+        params = json.dumps({"words": "rivers"}, separators=(",", ":"))
+        say(
+            romeo,
+            agents.a.address,
+            f"/run research.report_later call=archive.search params={params}",
+        )
+        hear(romeo, agents, "Shall I go on?")
+        say(romeo, agents.a.address, "/grants list")
+        listed = hear(romeo, agents, "may use report_later").findtext("{*}body", "")
+        (grant,) = re.findall(r"^(\w+) active: ", listed, re.MULTILINE)
+        say(romeo, agents.a.address, f"/grants revoke {grant} keep")
+        hear(romeo, agents, "What has begun continues")
+        say(romeo, agents.a.address, "yes")
+        hear(romeo, agents, "says that the grant is revoked")
 
 
 @pytest.mark.thorough

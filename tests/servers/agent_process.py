@@ -104,6 +104,10 @@ class AgentProcess:
         """Override settings, from the next start on."""
         self._settings |= settings
 
+    def configure(self, toml: str) -> None:
+        """Have this file, from the next start on."""
+        self._toml = toml
+
     def start(self) -> Self:
         """Start the process; it is not connected yet."""
         self.directory.mkdir(parents=True, exist_ok=True)

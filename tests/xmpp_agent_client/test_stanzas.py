@@ -273,7 +273,10 @@ def test_every_condition_has_an_exception(cls: type[Payload]) -> None:
 
 
 def test_errors_have_the_details_of_all_conditions() -> None:
+    assert error_of(wire_errors.denied("approval")).helps == "approval"
+    assert error_of(wire_errors.internal()).helps is None
     error = error_of(wire_errors.over_quota(7))
+    assert error.helps == "later"
     assert isinstance(error, OverQuotaError)
     assert (error.after, error.repeatable) == (7, True)
     error = error_of(wire_errors.too_big(9))

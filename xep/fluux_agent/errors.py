@@ -4,13 +4,19 @@ Each condition has a function that creates the whole error, so that one failure 
 stanza error. Texts are for people and never contain a traceback or a secret.
 """
 
-from typing import Annotated, Final, get_args
+from collections.abc import Iterable
+from typing import Annotated, Final, Literal, TypeAlias, get_args
 
 from xep.binding import Attr, Name, Payload
 from xep.fluux_agent import NAMESPACE as AGENT
 from xep.stanza_error import StanzaError
 
 NAMESPACE: Final = f"{AGENT}#errors"
+
+Helps: TypeAlias = Literal["nothing", "approval", "later", "budget"]
+"""What can lead to another answer to a refused request: nothing, the approval of another person, a
+later time, or a larger budget (ERR-008).
+"""
 
 
 class Malformed(Payload, frozen=True, kw_only=True):
@@ -138,9 +144,11 @@ class Expired(Payload, frozen=True, kw_only=True):
 
 
 class Denied(Payload, frozen=True, kw_only=True):
-    """The person who was asked declined."""
+    """The person who was asked declined; ``helps`` says what can lead to another decision."""
 
     xml = Name(NAMESPACE, "denied")
+
+    helps: Annotated[Helps, Attr(always=True)] = "nothing"
 
 
 class ConfirmationExpired(Payload, frozen=True, kw_only=True):
@@ -168,9 +176,11 @@ class OverQuota(Payload, frozen=True, kw_only=True):
 
 
 class BudgetExhausted(Payload, frozen=True, kw_only=True):
-    """The work exceeds its budget of money or tokens."""
+    """The work exceeds its budget of money or tokens; ``helps`` says what makes it possible."""
 
     xml = Name(NAMESPACE, "budget-exhausted")
+
+    helps: Annotated[Helps, Attr(always=True)] = "budget"
 
 
 class Loop(Payload, frozen=True, kw_only=True):
@@ -223,6 +233,26 @@ Condition = (
 )
 CONDITIONS: Final[tuple[type[Payload], ...]] = get_args(Condition)
 """All conditions, for ``StanzaError.of``."""
+
+_HELPS: Final[dict[type[Payload], Helps]] = {
+    Forbidden: "nothing",
+    InvalidGrant: "nothing",
+    Loop: "nothing",
+    HopsExceeded: "nothing",
+    ConfirmationUnavailable: "approval",
+    ConfirmationExpired: "approval",
+    OverQuota: "later",
+    Retry: "later",
+}
+
+
+def helps_of(conditions: Iterable[Payload]) -> Helps | None:
+    """Return what can lead to another answer; None if the conditions are not those of a refusal."""
+    for one in conditions:
+        found = one.helps if isinstance(one, Denied | BudgetExhausted) else _HELPS.get(type(one))
+        if found is not None:
+            return found
+    return None
 
 
 def malformed(reason: str) -> StanzaError:
@@ -331,9 +361,10 @@ def expired() -> StanzaError:
     )
 
 
-def denied() -> StanzaError:
+def denied(helps: Helps = "nothing") -> StanzaError:
     """Return ``not-allowed``: the person who was asked declined."""
-    return StanzaError("not-allowed", "The person asked did not allow it.", application=(Denied(),))
+    text = "The person asked did not allow it."
+    return StanzaError("not-allowed", text, application=(Denied(helps=helps),))
 
 
 def confirmation_expired() -> StanzaError:
@@ -377,13 +408,12 @@ def hops_exceeded() -> StanzaError:
     )
 
 
-def budget_exhausted() -> StanzaError:
+def budget_exhausted(helps: Helps = "budget") -> StanzaError:
     """Return ``not-acceptable``: the budget does not cover the work."""
-    return StanzaError(
-        "not-acceptable",
-        "The work takes more than the budget that came with it.",
-        application=(BudgetExhausted(),),
-    )
+    text = "The work takes more than the budget that came with it."
+    if helps != "budget":
+        text = "The work takes more than what is left of a budget of this agent."
+    return StanzaError("not-acceptable", text, application=(BudgetExhausted(helps=helps),))
 
 
 def too_big(limit: int | None = None) -> StanzaError:

@@ -22,12 +22,14 @@ class GrantStatus(Payload, frozen=True, kw_only=True):
     """Asks the agent that has made a grant whether it still holds, or the answer.
 
     ``digest`` names the grant. The budgets are what is left of it, in US dollars and in model
-    tokens; a missing one has no limit.
+    tokens; a missing one has no limit. In an IQ of type ``set``, they are to be set aside for
+    ``child``, the digest of a grant that follows from it, and the answer says what was.
     """
 
     xml = Name(NAMESPACE, "status")
 
     digest: Annotated[str, Attr()]
+    child: Annotated[str | None, Attr()] = None
     state: Annotated[Literal["active", "ended", "revoked"] | None, Attr()] = None
     expires: Annotated[datetime | None, Attr()] = None
     budget_usd: Annotated[Decimal | None, Attr()] = None

@@ -106,7 +106,8 @@ class Failure(Payload, frozen=True, kw_only=True):
     """Why a task failed or was rejected, with the conditions of a stanza error.
 
     ``repeatable`` says that the same work may be requested again without having an effect twice.
-    ``receipt`` is there when another agent has delegated the work.
+    ``receipt`` is there when another agent has delegated the work. That of a cancelled task, which
+    is only there for a receipt, has no condition.
     """
 
     xml = Name(NAMESPACE, "failure")

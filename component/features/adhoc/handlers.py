@@ -48,6 +48,7 @@ from component.store import StorageError
 from component.store.outages import log_failure
 from component.tasks.admission import Answer
 from component.tasks.outputs import text_of
+from component.tasks.refusals import with_help
 from xep import data_forms, disco
 from xep.binding.escaping import without_forbidden
 from xep.commands import NAMESPACE, Actions, BadAction, BadPayload, Command, MalformedAction, Note
@@ -491,7 +492,7 @@ def _refusal(skill: Skill, error: StanzaError) -> Outcome:
             return _misfit_of(skill.input_schema, {condition.name: reason})
         if isinstance(condition, errors.Malformed):
             return Misfit(text, {})
-    return Completed((Note(type="error", text=text),))
+    return Completed((Note(type="error", text=with_help(text, error.application)),))
 
 
 # -- results: a note in words, and a form of type result for the rest -----------------------------

@@ -54,18 +54,13 @@ class Cipher:
     Args:
         keys: Fernet keys: 32 bytes, URL-safe base64.
 
-    Raises KeyRefusedError: a key is invalid, or the extra `encryption` is not installed.
+    Raises KeyRefusedError: a key is invalid.
     """
 
     def __init__(self, keys: tuple[str, ...]) -> None:
-        try:
-            # Imported only where memories are encrypted.
-            from cryptography.fernet import Fernet, InvalidToken, MultiFernet  # noqa: PLC0415
-        except ImportError:
-            raise KeyRefusedError(
-                "Encryption of memories needs the extra: pip install"
-                " 'xmpp-agent-component[encryption]'."
-            ) from None
+        # Imported only where memories are encrypted.
+        from cryptography.fernet import Fernet, InvalidToken, MultiFernet  # noqa: PLC0415
+
         try:
             self._fernet = MultiFernet([Fernet(key) for key in keys])
         except ValueError:

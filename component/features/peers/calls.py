@@ -5,7 +5,7 @@ follows it. A call that may be repeated and has no budget is sent at once, and g
 the peer needs longer. Questions of the peer wake the task here, which asks its own principal.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Final, TypeAlias
@@ -82,6 +82,7 @@ class PeerCalls:
         self._begun: list[Follower] = []
         """Followers of calls that have just been stored."""
         self._unwanted: list[Call] = []
+        self._has_revoked = False
         """Calls without a row that nobody waits for any more."""
         self._demanding: set[str] = set()  # peers that want a grant for all that they do
         self._work = anyio.Event()
@@ -263,6 +264,9 @@ class PeerCalls:
                 unwanted, self._unwanted = self._unwanted, []
                 for call in unwanted:
                     group.start_soon(self._cancel, call)
+                if self._has_revoked:
+                    self._has_revoked = False
+                    group.start_soon(self._stop_revoked)
 
     async def _find_left(self, group: TaskGroup) -> None:
         """Follow the calls that were stored before this service has begun, and, now and then, those
@@ -308,6 +312,17 @@ class PeerCalls:
                 *("set", to, cancelling(call), (Task,)), from_=from_
             )
 
+    async def _stop_revoked(self) -> None:
+        me = self._service.instance
+        try:
+            calls = await self._storage.read(lambda db: rows.revoked_calls(db, me))
+        except StorageError as error:
+            log_failure(_log, "calls with revoked grants go on for a while", error)
+            return
+        for call in calls:
+            if call in self._followers:
+                self._followers[call].stop()
+
     def _wake(self, call: str) -> None:
         follower = self._followers.get(call)
         if follower is not None:
@@ -324,6 +339,15 @@ class PeerCalls:
         for follower in self._followers.values():
             if follower.task == task:
                 follower.stop()
+
+    def grants_revoked(self) -> None:
+        """Cancel the calls of which the grants were revoked to end them."""
+        self._has_revoked = True
+        self._work.set()
+
+    async def grants_changed(self, _grants: Collection[str] | None) -> None:
+        """Another instance has revoked grants."""
+        self.grants_revoked()
 
     # What peers report.
 

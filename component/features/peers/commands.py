@@ -1,6 +1,6 @@
 """The command about grants and keys, for admins."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Literal
@@ -20,16 +20,19 @@ class GrantParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Args:
         do: list the grants for calls of peers, revoke one, or make new keys for all agents.
         grant: With revoke: the identifier of the grant.
+        work: With revoke: cancel the call that the grant is for, or keep it where it has begun.
     """
 
     do: Annotated[Literal["list", "revoke", "new-keys"], msgspec.Meta(title="Action")] = "list"
     grant: str = ""
+    work: Annotated[Literal["cancel", "keep"], msgspec.Meta(title="Its call")] = "cancel"
 
 
 GRANTS = Outline(
     name="grants",
     title="Grants",
-    about="list what other agents may do for people of this one, revoke it, or make new keys",
+    about="list what other agents may do for people of this one, revoke it and cancel the work, or"
+    " make new keys",
     params=GrantParams,
     who="admin",
 )
@@ -49,11 +52,14 @@ class GrantRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GrantCommands:
-    """The command about grants and keys."""
+    """The command about grants and keys. `changed` is called after a revocation."""
 
-    def __init__(self, storage: Storage, agents: Sequence[JID]) -> None:
+    def __init__(
+        self, storage: Storage, agents: Sequence[JID], changed: Callable[[], None] = lambda: None
+    ) -> None:
         self._storage = storage
         self._agents = agents
+        self._changed = changed
 
     def commands(self) -> tuple[AnyCommand, ...]:
         """Return all of them."""
@@ -62,12 +68,7 @@ class GrantCommands:
     async def _run(self, _asking: Asking, params: GrantParams) -> CommandResult:
         match params.do:
             case "revoke":
-                if not await self._storage.write(partial(grant_rows.revoke, grant=params.grant)):
-                    raise CommandError(f"There is no grant {params.grant[:80]!r}.", "grant")
-                return CommandResult(
-                    f"Revoked {params.grant}. Agents that ask about it are told so at once; those"
-                    " that do not ask go on until it expires, unless you cancel its task."
-                )
+                return await self._revoke(params.grant, cancels=params.work == "cancel")
             case "new-keys":
                 await self._storage.write(self._roll)
                 return CommandResult(
@@ -77,6 +78,21 @@ class GrantCommands:
         found = await self._storage.read(_listed)
         text = "\n".join(_line(one) for one in found) or "There are no grants."
         return CommandResult(text, found)
+
+    async def _revoke(self, grant: str, *, cancels: bool) -> CommandResult:
+        op = partial(grant_rows.revoke, grant=grant, cancels=cancels)
+        if not await self._storage.write(op):
+            raise CommandError(f"There is no grant {grant[:80]!r}.", "grant")
+        if not cancels:
+            return CommandResult(
+                f"Revoked {grant}. Agents that ask about it are told so at once, and begin nothing"
+                " more with it. What has begun continues."
+            )
+        self._changed()
+        return CommandResult(
+            f"Revoked {grant}. Its call is cancelled at all agents that work for it, and agents"
+            " that ask about the grant are told so at once."
+        )
 
     def _roll(self, database: Database) -> None:
         for agent in self._agents:

@@ -3,20 +3,26 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from anyio.lowlevel import checkpoint
+
 from component.budget.protocol import Amount
 from component.commands import AnyCommand
 from component.features.feature import Feature, Opened
 from component.features.peers.agent_keys import AgentKeys
 from component.features.peers.calls import PeerCalls
 from component.features.peers.catalogue import PeerSkills
+from component.features.peers.checks import check_offers
 from component.features.peers.commands import GrantCommands
 from component.features.peers.grants import PeerGrants, agents_of
 from component.features.peers.handlers import GrantHandler
 from component.features.peers.node import KeysNode
+from component.features.peers.peer_list import PeerCommands
 from component.features.peers.receipts import Receipts
+from component.features.peers.shares import Shares
 from component.features.peers.verification import GrantVerifier
+from component.kernel.check import Check
 from component.kernel.kernel import Kernel
-from component.skills import Skill
+from component.skills import Registry, Skill
 from component.store import Storage
 from component.tasks.protocol import Notice
 from xep.fluux_agent.delegation import NAMESPACE as DELEGATION
@@ -47,19 +53,27 @@ class PeersFeature(Feature):
         """Make what sends and follows calls, and a source of skills for each peer."""
         keys, agents = AgentKeys(kernel), agents_of(self.settings)
         grants = PeerGrants(kernel, keys, self.settings.peer)
-        receipts = Receipts(kernel, keys, agents)
-        kernel.tasks.gate.check_grants = GrantVerifier(kernel, keys, self.settings.peer).check
+        shares = self._shares = Shares(kernel)
+        receipts = Receipts(kernel, keys, agents, shares)
+        verifier = GrantVerifier(kernel, keys, shares, self.settings.peer)
+        kernel.tasks.gate.check_grants = verifier.check
         kernel.tasks.service.sign_receipts(receipts.make)
         calls = self._calls = PeerCalls(kernel, grants, receipts)
         sources = tuple(
             PeerSkills(peer, kernel, calls) for peer in self.settings.peer if peer.skills
         )
+
+        peers, names = self.settings.peer, kernel.environment.catalog.registry.names
         return Opened(
             handlers=(calls, GrantHandler(grants)),
             nodes=(KeysNode(kernel.storage, agents),),
-            commands=GrantCommands(kernel.storage, agents).commands(),
+            commands=(
+                *GrantCommands(kernel.storage, agents, calls.grants_revoked).commands(),
+                *PeerCommands(kernel.storage, peers, calls.reach, names).commands(),
+            ),
+            shared_changes={"peer grants": calls.grants_changed},
             sources=sources,
-            loops=(calls.run, receipts.run),
+            loops=(calls.run, receipts.run, self._shares.run),
             spent=self._spent,
             warnings=calls.reach.warnings,
             disco_features=lambda: (DELEGATION,),
@@ -75,12 +89,21 @@ class PeersFeature(Feature):
     def _task_changed(self, notice: Notice) -> None:
         if notice.final:
             self._calls.task_ended(notice.task.id)
+            self._shares.wake()
             if self._fixtures is not None:
                 self._fixtures.ended(notice.task.id)
 
+    async def checks(self, registry: Registry) -> Sequence[Check]:
+        """Return the check of what peers are offered."""
+        await checkpoint()
+        return tuple(check_offers(self.settings.peer, registry))
+
     def offline_commands(self, storage: Storage) -> Sequence[AnyCommand]:
-        """Return the command about grants."""
-        return GrantCommands(storage, agents_of(self.settings)).commands()
+        """Return the commands about grants and peers."""
+        return (
+            *GrantCommands(storage, agents_of(self.settings)).commands(),
+            *PeerCommands(storage, self.settings.peer).commands(),
+        )
 
 
 FEATURE = PeersFeature

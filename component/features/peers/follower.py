@@ -21,13 +21,13 @@ import structlog
 
 from component import system
 from component.config.peers import Peer
-from component.features.peers import asked, rows
+from component.features.peers import asked, grant_rows, rows
 from component.features.peers.artifacts import Received
 from component.features.peers.asked import Asked
 from component.features.peers.grants import PeerGrants
 from component.features.peers.reach import Reach
 from component.features.peers.receipts import Receipts
-from component.features.peers.requests import failure_of
+from component.features.peers.requests import failure_of, revoked
 from component.features.peers.rows import Call
 from component.kernel.kernel import Kernel
 from component.link.router.calls import NoAnswerError
@@ -251,7 +251,7 @@ class Follower:
         """Cancel what is not wanted any more."""
         now = anyio.current_time()
         if call.state == "unanswered" and not self.is_unsure:
-            await self._end(call, failure_of(errors.remote_failure(repeatable=True)))
+            await self._end(call, await self._cancelled(call, repeatable=True))
             return None
         if now < self._cancel_at:
             return self._cancel_at - now
@@ -335,17 +335,27 @@ class Follower:
             elif each.state in _ENDS:
                 end = each
         if end is not None:
-            await self._end(call, self._outcome_of(call, end))
+            await self._end(call, await self._outcome_of(call, end))
             return
         if parts or progress is not None:
             await self._report(call, progress, parts, joined=joined)
         if question is not None:
             await self._ask(question)
 
-    def _outcome_of(self, call: Call, task: Task) -> Result | Failure:
+    async def _outcome_of(self, call: Call, task: Task) -> Result | Failure:
         if task.state == "completed" and task.result is not None:
             return self._checked(call, task.result)
-        return task.failure or failure_of(errors.remote_failure(repeatable=False))
+        failure = task.failure or Failure()
+        if failure.conditions:
+            return failure
+        why = await self._cancelled(call, repeatable=False)
+        return msgspec.structs.replace(why, receipt=failure.receipt)
+
+    async def _cancelled(self, call: Call, *, repeatable: bool) -> Failure:
+        """Return the failure of a call that was cancelled."""
+        if await self._storage.read(lambda db: grant_rows.is_stopped(db, call.id)):
+            return failure_of(revoked())
+        return failure_of(errors.remote_failure(repeatable=repeatable))
 
     def _checked(self, call: Call, result: Result) -> Result:
         """Return a result, if it is one of the skill that was called. Raises Misbehaved."""
@@ -474,14 +484,14 @@ class Follower:
     ) -> dict[str, Any]:
         """Return the values of a call that has ended."""
         values: dict[str, Any] = {}
-        usage = outcome.usage if isinstance(outcome, Result) else None
-        if usage is not None and usage.cost_usd is not None:
+        receipt = await self._receipts.ended(call, outcome)
+        usage = rows.spent_in(outcome, receipt)
+        if usage.cost_usd is not None:
             values["usd"] = float(usage.cost_usd)
-        if usage is not None and usage.tokens_in is not None:
+        if usage.tokens_in is not None:
             values["tokens"] = usage.tokens_in + (usage.tokens_out or 0)
             values["output"] = usage.tokens_out or 0
         # Otherwise it counts with all that it was allowed.
-        receipt = await self._receipts.ended(call, outcome)
         values |= {"state": "ended", "outcome": encode(outcome), "unknown": unknown}
         return values | {"question": None, "receipt": receipt}
 

@@ -14,10 +14,11 @@ from typing import Final, Literal
 import msgspec
 
 from component import system
-from component.grants import Budget, Grant, SigningKey, digest, write_grant
+from component.grants import Budget, Grant, SigningKey, digest, smaller, write_grant
 from component.grants.verification import TOLERANCE_S
 from component.store.database import Database
 from component.store.schema import Table
+from component.store.tables import tells
 
 KEY_LIFETIME_MS: Final = 30 * 86_400_000
 _KEPT_MS: Final = 7 * 86_400_000
@@ -52,12 +53,45 @@ TABLES: Final = (
             expires BIGINT NOT NULL,
             budget_usd TEXT,
             budget_tokens BIGINT,
-            revoked BIGINT
+            revoked BIGINT,
+            cancels INTEGER NOT NULL DEFAULT 0
         """,
         indexes={"peer_grants_task": "(task)", "peer_grants_call": "(call)"},
+        postgres=(
+            tells(
+                *("peer_grants", "UPDATE", "peer grants", "id"),
+                when="OLD.revoked IS DISTINCT FROM NEW.revoked",
+            ),
+        ),
+        kept="part of a task",
+    ),
+    Table(
+        name="grant_shares",
+        columns="""
+            grant_digest TEXT {C} NOT NULL REFERENCES peer_grants (digest) ON DELETE CASCADE,
+            child TEXT {C} NOT NULL,
+            usd TEXT,
+            tokens BIGINT,
+            PRIMARY KEY (grant_digest, child)
+        """,
         kept="part of a task",
     ),
 )
+
+USES: Final = Table(
+    name="grant_uses",
+    columns="""
+        digest TEXT {C} PRIMARY KEY,
+        request TEXT NOT NULL,
+        expires BIGINT NOT NULL
+    """,
+    indexes={"grant_uses_expires": "(expires)"},
+    kept="digests of grants of others, until they expire",
+    is_work=False,
+)
+
+_MOST_SHARES: Final = 1000
+"""The maximum number of grants for which a part of the budget of one is set aside."""
 
 
 class StoredKey(msgspec.Struct, frozen=True):
@@ -128,7 +162,7 @@ def key_named(database: Database, agent: str, kid: str) -> StoredKey | None:
 
 class Issued(msgspec.Struct, frozen=True):
     """A grant that an agent of this service has made for a call. Instants are in milliseconds
-    since 1970.
+    since 1970. `cancels` says that its revocation cancels the call, too.
     """
 
     digest: str
@@ -143,6 +177,7 @@ class Issued(msgspec.Struct, frozen=True):
     budget_usd: str | None
     budget_tokens: int | None
     revoked: int | None = None
+    cancels: int = 0
 
     @property
     def budget(self) -> Budget:
@@ -190,27 +225,115 @@ def issued(database: Database, limit: int = 100) -> Sequence[Issued]:
 State = Literal["active", "ended", "revoked"]
 
 
+_OPEN: Final = ("accepted", "running", "input-required")
+"""The states of tasks that still want what they have started."""
+_DEEPEST: Final = 16
+
+
 def state_of(database: Database, digest_: str) -> tuple[Issued, State] | None:
-    """Return a grant and its state by its digest; None if there is none."""
+    """Return a grant and its state by its digest; None if there is none.
+
+    It ends with its call, and when its task, or one that has started it, ends or is cancelled.
+    """
     row = database.execute(
-        f"SELECT {', '.join(f'g.{name}' for name in Issued.__struct_fields__)}, t.state, c.state"  # noqa: S608 - names
-        " FROM peer_grants g JOIN tasks t ON t.id = g.task LEFT JOIN peer_calls c ON c.id = g.call"
-        " WHERE g.digest = ?",
+        f"SELECT {', '.join(f'g.{name}' for name in Issued.__struct_fields__)}, c.state"  # noqa: S608 - names
+        " FROM peer_grants g LEFT JOIN peer_calls c ON c.id = g.call WHERE g.digest = ?",
         (digest_,),
     ).fetchone()
     if row is None:
         return None
-    *values, task, call = row
+    *values, call = row
     found = Issued(*values)
     if found.revoked is not None:
         return found, "revoked"
-    is_wanted = task in ("accepted", "running", "input-required") and call != "ended"
-    return found, "active" if is_wanted and found.expires > database.now else "ended"
+    is_alive = call != "ended" and found.expires > database.now
+    return found, "active" if is_alive and _is_wanted(database, found.task) else "ended"
 
 
-def revoke(database: Database, grant: str) -> bool:
-    """Revoke a grant by its identifier; return whether there is one."""
+def _is_wanted(database: Database, task: str | None) -> bool:
+    """Return whether neither a task nor one that has started it has ended or is cancelled."""
+    for _ in range(_DEEPEST):
+        if task is None:
+            return True
+        row = database.execute("SELECT state, parent FROM tasks WHERE id = ?", (task,)).fetchone()
+        if row is None or row[0] not in _OPEN:
+            return False
+        task = row[1]
+    return False
+
+
+def left(database: Database, grant: Issued, beside: str = "") -> Budget:
+    """Return what is left of the budget of a grant beside what is set aside for grants that follow
+    from it, the one with the digest `beside` excepted.
+    """
+    found = database.execute(
+        "SELECT usd, tokens FROM grant_shares WHERE grant_digest = ? AND child <> ?",
+        (grant.digest, beside),
+    ).fetchall()
+    usd, tokens = grant.budget.usd, grant.budget.tokens
+    taken = sum((Decimal(row[0]) for row in found if row[0] is not None), Decimal(0))
+    return Budget(
+        usd=None if usd is None else max(Decimal(0), usd - taken),
+        tokens=None if tokens is None else max(0, tokens - sum(row[1] or 0 for row in found)),
+    )
+
+
+def set_aside(database: Database, grant: Issued, child: str, wanted: Budget) -> Budget:
+    """Set aside a part of the budget of a grant for one that follows from it, in place of what was
+    set aside for that before; return how much. Without a limit in `wanted`, that is what is left.
+    """
+    locked = " FOR UPDATE" if database.dialect == "postgresql" else ""
+    database.execute(f"SELECT 1 FROM peer_grants WHERE digest = ?{locked}", (grant.digest,))  # noqa: S608 - constant texts
+    rest = left(database, grant, child)
+    part = Budget(usd=smaller(rest.usd, wanted.usd), tokens=smaller(rest.tokens, wanted.tokens))
+    values = None if part.usd is None else str(part.usd), part.tokens
     changed = database.execute(
-        "UPDATE peer_grants SET revoked = COALESCE(revoked, ?) WHERE id = ?", (database.now, grant)
+        "UPDATE grant_shares SET usd = ?, tokens = ? WHERE grant_digest = ? AND child = ?",
+        (*values, grant.digest, child),
+    )
+    if changed.rowcount:
+        return part
+    (count,) = database.execute(
+        "SELECT count(*) FROM grant_shares WHERE grant_digest = ?", (grant.digest,)
+    ).fetchone() or (0,)
+    if count >= _MOST_SHARES:
+        return Budget(usd=Decimal(0), tokens=0)
+    database.execute(
+        "INSERT INTO grant_shares (grant_digest, child, usd, tokens) VALUES (?, ?, ?, ?)",
+        (grant.digest, child, *values),
+    )
+    return part
+
+
+def use(database: Database, digest_: str, request: str, exp: int) -> bool:
+    """Note that a request came with a grant of another agent, which ends at `exp`; return False if
+    another one came with it before.
+    """
+    database.execute("DELETE FROM grant_uses WHERE expires < ?", (database.now,))
+    database.execute(
+        "INSERT INTO grant_uses (digest, request, expires) VALUES (?, ?, ?)"
+        " ON CONFLICT (digest) DO NOTHING",
+        (digest_, request, (exp + 2 * TOLERANCE_S) * 1000),
+    )
+    row = database.execute("SELECT request FROM grant_uses WHERE digest = ?", (digest_,)).fetchone()
+    return row is not None and row[0] == request
+
+
+def revoke(database: Database, grant: str, *, cancels: bool = True) -> bool:
+    """Revoke a grant by its identifier, and cancel its call if wanted; return whether there is
+    one.
+    """
+    changed = database.execute(
+        "UPDATE peer_grants SET revoked = COALESCE(revoked, ?),"
+        " cancels = CASE WHEN cancels = 1 THEN 1 ELSE ? END WHERE id = ?",
+        (database.now, int(cancels), grant),
     )
     return changed.rowcount > 0
+
+
+def is_stopped(database: Database, call: str) -> bool:
+    """Return whether a call is to be cancelled, because its grant was revoked."""
+    row = database.execute(
+        "SELECT 1 FROM peer_grants WHERE call = ? AND cancels = 1 LIMIT 1", (call,)
+    ).fetchone()
+    return row is not None

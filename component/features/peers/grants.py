@@ -7,6 +7,7 @@ repetitions have the same ones.
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import partial
 from typing import TypeAlias, cast
 
@@ -87,18 +88,42 @@ class PeerGrants:
         return execute if sign is None else await self._storage.write(sign)
 
     async def status(self, asked: GrantStatus) -> GrantStatus:
-        """Return the state of a grant made here. Raises StanzaError (``item-not-found``)."""
-        found = await self._storage.read(lambda db: grant_rows.state_of(db, asked.digest))
-        if found is None:
-            raise StanzaError("item-not-found", "This agent has made no such grant.")
-        grant, state = found
-        return GrantStatus(
-            digest=grant.digest,
-            state=state,
-            expires=datetime.fromtimestamp(grant.expires / 1000, UTC),
-            budget_usd=grant.budget.usd,
-            budget_tokens=grant.budget_tokens,
-        )
+        """Return the state of a grant made here, and what is left of its budget. Raises StanzaError
+        (``item-not-found``).
+        """
+        return await self._storage.read(lambda db: _status(db, asked))
+
+    async def set_aside(self, asked: GrantStatus) -> GrantStatus:
+        """Set aside a part of the budget of a grant for one that follows from it; return the state
+        of the grant, and that part. Raises StanzaError (``item-not-found``).
+        """
+        if asked.child is None:
+            raise errors.malformed("status: child is missing")
+        if (asked.budget_usd or 0) < 0 or (asked.budget_tokens or 0) < 0:
+            raise errors.malformed("status: a budget must not be negative")
+        return await self._storage.write(lambda db: _status(db, asked))
+
+
+def _status(database: Database, asked: GrantStatus) -> GrantStatus:
+    found = grant_rows.state_of(database, asked.digest)
+    if found is None:
+        raise StanzaError("item-not-found", "This agent has made no such grant.")
+    grant, state = found
+    if asked.child is None:
+        rest = grant_rows.left(database, grant)
+    elif state == "active":
+        wanted = Budget(usd=asked.budget_usd, tokens=asked.budget_tokens)
+        rest = grant_rows.set_aside(database, grant, asked.child, wanted)
+    else:
+        rest = Budget(usd=Decimal(0), tokens=0)
+    return GrantStatus(
+        digest=grant.digest,
+        child=asked.child,
+        state=state,
+        expires=datetime.fromtimestamp(grant.expires / 1000, UTC),
+        budget_usd=rest.usd,
+        budget_tokens=rest.tokens,
+    )
 
 
 def _needs_grant(given: Delegation) -> bool:

@@ -1,4 +1,6 @@
-"""Answers other agents that ask whether a grant still holds."""
+"""Answers other agents that ask whether a grant still holds, and how much is left of it."""
+
+import msgspec
 
 from component.features.peers.grants import PeerGrants
 from component.link.router.table import IQRoute, Request
@@ -15,8 +17,13 @@ class GrantHandler:
         """Return the routes of this handler."""
         return (
             IQRoute("get", GrantStatus, self.status, (NAMESPACE,), for_all=lambda _asked: True),
+            IQRoute("set", GrantStatus, self.set_aside, for_all=lambda _asked: True),
         )
 
     async def status(self, request: Request[GrantStatus]) -> GrantStatus:
         """Return the state of a grant that an agent of this service has made."""
-        return await self._grants.status(request.payload)
+        return await self._grants.status(msgspec.structs.replace(request.payload, child=None))
+
+    async def set_aside(self, request: Request[GrantStatus]) -> GrantStatus:
+        """Set aside a part of the budget of such a grant."""
+        return await self._grants.set_aside(request.payload)

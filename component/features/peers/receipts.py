@@ -4,20 +4,22 @@ All instances share the keys, and each remembers those of today.
 """
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from itertools import accumulate
 from typing import Any, Final, cast
 
 import anyio
-import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
 from component import system
 from component.agent_addresses import canonical_address
 from component.audit.protocol import AuditEvent
+from component.budget.protocol import Amount, BudgetUsage
 from component.features.peers import grant_rows, rows
 from component.features.peers.agent_keys import AgentKeys
 from component.features.peers.rows import Call
+from component.features.peers.shares import Shares
 from component.grants import SigningKey, digest
 from component.grants.receipt import (
     Receipt,
@@ -50,11 +52,15 @@ _DAY_S: Final = 86_400.0
 class Receipts:
     """Signs and verifies receipts. `agents` are the addresses of our agents."""
 
-    def __init__(self, kernel: Kernel, keys: AgentKeys, agents: Sequence[JID]) -> None:
+    def __init__(
+        self, kernel: Kernel, keys: AgentKeys, agents: Sequence[JID], shares: Shares
+    ) -> None:
+        self._shares = shares
         self._storage = kernel.storage
         self._recorder = kernel.environment.monitoring.recorder
         self._keys = keys
         self._agents = agents
+        self._agents_here = kernel.agents
         self._signing: Mapping[str, SigningKey] = {}
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -75,18 +81,21 @@ class Receipts:
 
     def make(self, ending: Ending) -> SignedReceipt | None:
         """Return a receipt about delegated work that has ended; None if there is no key yet."""
-        request, delegation, outcome = ending.request, ending.request.delegation, ending.outcome
+        request, delegation = ending.request, ending.request.delegation
         assert delegation is not None, "the work is delegated"
+        usage = self._usage(ending)
+        self._shares.ended(request, usage)
+        if ending.database is None:  # else this is the thread of an operation of the database
+            self._shares.wake()
         agent = str(canonical_address(request.target))
         key = self._signing.get(agent)
         if key is None and ending.database is not None:
             key = grant_rows.current_key(ending.database, agent).key
         if key is None:
             return None
-        usage = outcome.usage if isinstance(outcome, Result) else None
         further: tuple[str, ...] = ()
         if ending.database is not None:
-            further = _fitting(rows.receipts_of(ending.database, ending.task))
+            further = _fitting(rows.receipts_of(ending.database, ending.work))
         receipt = Receipt(
             iss=agent,
             aud=str(request.principal),
@@ -96,13 +105,32 @@ class Receipts:
             skill=request.skill,
             state=cast("Any", ending.state),
             request=request.name,
-            task=ending.task or None,
+            task=None if ending.database is None else ending.work,
             trace=delegation.trace_id or None,
             grant=digest(delegation.grants[-1].jws) if delegation.grants else None,
-            usage=Spent() if usage is None else msgspec.convert(usage, Spent, from_attributes=True),
+            usage=usage,
             receipts=further,
         )
         return SignedReceipt(jws=write_receipt(receipt, key))
+
+    def _usage(self, ending: Ending) -> Spent:
+        """Return what the work has taken: what its result says, or what is known of it."""
+        if ending.result is not None:
+            return rows.spent_in(ending.result, None)
+        models: Amount | BudgetUsage = Amount()
+        agents = rows.Costs()
+        if self._agents_here is not None and ending.work:
+            models = self._agents_here.budgets.spent("task", ending.work)
+        if ending.database is not None:
+            # An open call may still cost all that it was allowed.
+            for is_ended in (True, False):
+                agents = agents.plus(rows.costs_of(ending.database, ending.work, ended=is_ended))
+        output = models.output + agents.output
+        return Spent(
+            tokens_in=models.tokens + agents.tokens - output,
+            tokens_out=output,
+            cost_usd=Decimal(f"{models.usd + agents.usd:.9f}").normalize(),
+        )
 
     async def ended(self, call: Call, outcome: Result | Failure) -> str | None:
         """Record the end of a call; return its receipt, if there is one and it is valid."""

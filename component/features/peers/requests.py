@@ -20,6 +20,7 @@ from component.skills.outputs import Output as TextOutput
 from component.skills.validation import SchemaValidator
 from component.store.database import Database
 from component.tasks.outputs import part_of
+from component.tasks.receipts import receipt_in
 from component.tasks.rows import milliseconds
 from xep.binding import encode
 from xep.fluux_agent import errors
@@ -28,6 +29,7 @@ from xep.fluux_agent.errors import (
     BudgetExhausted,
     DeadlineExpired,
     Denied,
+    Helps,
     HopsExceeded,
     Loop,
     OutcomeUnknown,
@@ -131,8 +133,6 @@ def allotted(database: Database, peer: Peer, call: Call, execute: Execute, left:
         None if peer.day_tokens is None else peer.day_tokens - day.tokens,
         None if left.tokens is None else left.tokens - open_.tokens,
     )
-    if (usd is not None and usd <= 0) or (tokens is not None and tokens <= 0):
-        raise RemoteError(errors.budget_exhausted())
     assert execute.delegation is not None, "each call of a peer has one"
     limited = msgspec.structs.replace(
         execute.delegation,
@@ -145,8 +145,16 @@ def allotted(database: Database, peer: Peer, call: Call, execute: Execute, left:
     )
 
 
-def _least(*limits: N | None) -> N | None:
-    return min((each for each in limits if each is not None), default=None)
+def _least(call: N | None, day: N | None, work: N | None) -> N | None:
+    """Return the smallest limit: of one call, of the day, and of the work. Raises RemoteError:
+    nothing is left of one.
+    """
+    helps: Sequence[tuple[N | None, Helps]]
+    helps = ((call, "nothing"), (day, "later"), (work, "budget"))
+    for limit, help_ in helps:
+        if limit is not None and limit <= 0:
+            raise RemoteError(errors.budget_exhausted(help_))
+    return min((each for each in (call, day, work) if each is not None), default=None)
 
 
 def text_for(questions: Sequence[Question], lang: str) -> str:
@@ -188,7 +196,15 @@ def failure_of(error: StanzaError, *, unknown: bool = False) -> Failure:
 
     `unknown` says that the peer may have run the skill in spite of it.
     """
-    return Failure.of(error, repeatable=not unknown)
+    failure = Failure.of(error, repeatable=not unknown)
+    return msgspec.structs.replace(failure, receipt=receipt_in(error))
+
+
+def revoked() -> StanzaError:
+    """Return the error of a call whose grant was revoked to end it."""
+    error = errors.denied()
+    error.text = "An admin has revoked the grant of this work, so it was cancelled."
+    return error
 
 
 def error_of(failure: Failure, peer: str) -> RemoteError:
@@ -206,12 +222,12 @@ def error_of(failure: Failure, peer: str) -> RemoteError:
 
 def _error_with(condition: object) -> StanzaError:
     match condition:
-        case Denied():
-            return errors.denied()
+        case Denied(helps=helps):
+            return errors.denied(helps)
         case DeadlineExpired():
             return errors.deadline_expired()
-        case BudgetExhausted():
-            return errors.budget_exhausted()
+        case BudgetExhausted(helps=helps):
+            return errors.budget_exhausted(helps)
         case OutcomeUnknown():
             return errors.outcome_unknown()
         case Loop():

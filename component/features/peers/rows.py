@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from component.features.peers import grant_rows
+from component.grants.receipt import Spent, read_receipt
 from component.store import waiters
 from component.store.database import Database
 from component.store.schema import Table
@@ -70,6 +71,7 @@ TABLES: Final = (
         kept="part of a task",
     ),
     *grant_rows.TABLES,
+    grant_rows.USES,
 )
 
 
@@ -234,6 +236,16 @@ def open_calls(database: Database, owner: str) -> Sequence[Call]:
     return [Call(**dict(zip(Call.__struct_fields__, row, strict=True))) for row in found]
 
 
+def revoked_calls(database: Database, owner: str) -> Sequence[str]:
+    """Return the open calls of an instance of which the grants were revoked to end them."""
+    found = database.execute(
+        "SELECT c.id FROM peer_calls c JOIN peer_grants g ON g.call = c.id"
+        " WHERE c.state <> 'ended' AND c.owner = ? AND g.cancels = 1",
+        (owner,),
+    ).fetchall()
+    return [row[0] for row in found]
+
+
 def change(database: Database, call: str, **values: str | float | None) -> tuple[str, ...]:
     """Change a call that has not ended, and wake the task that waits for it if there is news.
 
@@ -253,12 +265,24 @@ def change(database: Database, call: str, **values: str | float | None) -> tuple
     return ()
 
 
+def spent_in(outcome: Result | Failure, receipt: str | None) -> Spent:
+    """Return what ended work has taken: as its result says, or a valid receipt of a failure."""
+    if isinstance(outcome, Result):
+        usage = outcome.usage
+        return Spent() if usage is None else msgspec.convert(usage, Spent, from_attributes=True)
+    return Spent() if receipt is None else read_receipt(receipt).usage
+
+
 class Costs(msgspec.Struct, frozen=True):
     """US dollars and tokens, of which `output` were answers."""
 
     usd: float = 0.0
     tokens: int = 0
     output: int = 0
+
+    def plus(self, other: "Costs") -> "Costs":
+        """Return the sum of both."""
+        return Costs(self.usd + other.usd, self.tokens + other.tokens, self.output + other.output)
 
 
 _COSTS: Final = "SELECT coalesce(sum(usd), 0), coalesce(sum(tokens), 0), coalesce(sum(output), 0)"
@@ -281,6 +305,32 @@ def costs_of_day(database: Database, peer: str) -> Costs:
         f"{_COSTS} FROM peer_calls WHERE peer = ? AND created >= ?", (peer, midnight)
     ).fetchone() or (0, 0, 0)
     return Costs(float(row[0]), int(row[1]), int(row[2]))
+
+
+class PeerUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What is stored about a peer. `known_until` is when its catalogue has to be asked for again,
+    in milliseconds since 1970; None if it is not known. `today` is what its calls have cost or may
+    cost today (UTC).
+    """
+
+    known_until: int | None = None
+    open_calls: int = 0
+    today: Costs = Costs()
+
+
+def use_of(database: Database, peer: str, address: str) -> PeerUse:
+    """Return what is stored about a peer at an address."""
+    offered_ = database.execute(
+        "SELECT expires FROM peer_skills WHERE peer = ? AND address = ?", (peer, address)
+    ).fetchone()
+    (open_calls,) = database.execute(
+        "SELECT count(*) FROM peer_calls WHERE peer = ? AND state <> 'ended'", (peer,)
+    ).fetchone() or (0,)
+    return PeerUse(
+        known_until=None if offered_ is None else database.now + offered_[0] - database.steady,
+        open_calls=open_calls,
+        today=costs_of_day(database, peer),
+    )
 
 
 def calls_of(database: Database, task: str) -> Sequence[Call]:
@@ -311,6 +361,9 @@ def is_asked(database: Database, task: str) -> bool:
 
 
 def is_wanted(database: Database, call: Call) -> bool:
-    """Return whether the task that waits for a call has not ended and is not being cancelled."""
+    """Return whether the task that waits for a call has not ended and is not being cancelled, and
+    nobody has revoked the grant of the call to end it.
+    """
     row = database.execute("SELECT state FROM tasks WHERE id = ?", (call.task,)).fetchone()
-    return row is not None and row[0] in ("accepted", "running", "input-required")
+    is_open = row is not None and row[0] in ("accepted", "running", "input-required")
+    return is_open and not grant_rows.is_stopped(database, call.id)

@@ -1,23 +1,25 @@
 """What became of delegated work: the tasks here, the calls of peers, and what their receipts say.
 
-Functions take the `Database` of one operation, and only read.
+What was answered at once has no row; the audit log has a line about it. Functions take the
+`Database` of one operation, and only read.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import Final
 
 import msgspec
 
 from component.agent_addresses import canonical_address
+from component.audit.lines import Line
 from component.features.peers import rows
 from component.features.peers.rows import Call
 from component.grants.receipt import ReceiptError, Spent, read_receipt
 from component.store.database import Database
 from component.tasks.rows import Row, load, request_of, select
 from xep.binding import read
-from xep.fluux_agent.execute import Execute, Result, Usage
+from xep.fluux_agent.execute import Execute, Result
 from xep.jid import JID
 
 _MOST: Final = 1000
@@ -83,7 +85,7 @@ def _of_task(database: Database, row: Row, depth: int = 0) -> Work:
         person=row.principal if delegation is None else str(delegation.origin),
         task=row.id,
         trace="" if delegation is None else delegation.trace_id,
-        usage=_spent(None if row.result is None else read(row.result, Result).usage),
+        usage=Spent() if row.result is None else rows.spent_in(read(row.result, Result), None),
         parts=tuple(parts),
     )
 
@@ -100,7 +102,7 @@ def _of_call(call: Call) -> Work:
         person="" if request.delegation is None else str(request.delegation.origin),
         task=call.remote or "",
         trace="" if request.delegation is None else request.delegation.trace_id,
-        usage=_spent(outcome.usage if isinstance(outcome, Result) else None),
+        usage=Spent() if outcome is None else rows.spent_in(outcome, None),
     )
 
 
@@ -126,8 +128,42 @@ def _of_receipt(compact: str, said_by: str, depth: int = 0) -> Work:
     )
 
 
-def _spent(usage: Usage | None) -> Spent:
-    return Spent() if usage is None else msgspec.convert(usage, Spent, from_attributes=True)
+_FOR: Final = re.compile(r"for (\S+)(?:$|:)")
+_BY_PEER: Final = re.compile(r"(\S+) has (not )?completed it")
+
+
+def answered_at_once(
+    lines: Iterable[Line], known: Sequence[Work], address_of: Callable[[str], str]
+) -> Sequence[Work]:
+    """Return the work that lines of the audit log tell of, and that has no row.
+
+    `known` is what was found in the rows. `address_of` returns the address of an agent of this
+    service.
+    """
+    tasks = {each.task for work in known for each in _all_of(work)}
+    found = []
+    for line in lines:
+        by_peer, person = _BY_PEER.match(line.detail), _FOR.match(line.detail)
+        if line.kind != "execute" or line.task in tasks:
+            continue
+        if by_peer is not None:
+            agent, origin = by_peer[1], line.principal
+            state = "failed" if by_peer[2] else "completed"
+        elif person is not None and line.outcome in ("done", "failed"):
+            agent, origin = address_of(line.agent), person[1]
+            state = "completed" if line.outcome == "done" else "failed"
+        else:
+            continue
+        found.append(
+            Work(agent=agent, skill=line.subject, state=state, person=origin, trace=line.trace)
+        )
+    return found
+
+
+def _all_of(work: Work) -> Iterator[Work]:
+    yield work
+    for part in work.parts:
+        yield from _all_of(part)
 
 
 def tree(work: Work) -> list[str]:

@@ -14,7 +14,8 @@ from component import system
 from component.agent_addresses import canonical_address
 from component.config.peers import Peer
 from component.features.peers.agent_keys import AgentKeys
-from component.grants import GrantError, Presented, digest, read_grant, verify
+from component.features.peers.shares import Shares
+from component.grants import GrantError, Presented, read_grant, verify
 from component.grants.grant import key_named_by
 from component.kernel.kernel import Kernel
 from component.skills.skill import Skill
@@ -22,7 +23,6 @@ from component.tasks.delegation import MOST_VIA
 from component.tasks.request import Request
 from xep.fluux_agent import errors
 from xep.fluux_agent.delegation import Delegation
-from xep.fluux_agent.grant import GrantStatus
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
@@ -34,21 +34,27 @@ _RETRY_S: Final = 30
 class GrantVerifier:
     """Verifies the grants of requests. `peers` are the sections of the settings."""
 
-    def __init__(self, kernel: Kernel, keys: AgentKeys, peers: Sequence[Peer]) -> None:
+    def __init__(
+        self, kernel: Kernel, keys: AgentKeys, shares: Shares, peers: Sequence[Peer]
+    ) -> None:
         self._kernel = kernel
         self._keys = keys
+        self._shares = shares
         self._peers = {canonical_address(JID.parse(peer.jid)): peer for peer in peers}
 
-    async def check(self, request: Request, skill: Skill) -> None:
-        """Check the grants of a request. Raises StanzaError."""
+    async def check(self, request: Request, skill: Skill) -> Request:
+        """Check the grants of a request; return it with the budget that is left for it, if the
+        first agent was asked. Raises StanzaError.
+        """
         delegation = request.delegation
         assert delegation is not None, "it has grants"
         try:
             await self._verify(request, delegation)
             if self._asks_back(request, skill):
-                await self._ask_back(delegation.grants[0].jws, request, skill)
+                return await self._shares.ask(request, skill)
         except GrantError as error:
             raise errors.invalid_grant(error.reason, str(error)) from None
+        return request
 
     async def _verify(self, request: Request, delegation: Delegation) -> None:
         """Verify the grants of a request. Raises GrantError; StanzaError: there are no keys now."""
@@ -84,22 +90,6 @@ class GrantVerifier:
         when = "costly" if peer is None else peer.asks_back
         costs = bool(skill.cost_usd) or skill.annotations.destructive
         return when == "always" or (when == "costly" and costs)
-
-    async def _ask_back(self, first: str, request: Request, skill: Skill) -> None:
-        """Ask the agent that has made the first grant whether it holds. Raises StanzaError,
-        GrantError.
-        """
-        asked, issuer = GrantStatus(digest=digest(first)), JID.parse(read_grant(first).iss)
-        try:
-            status = await self._kernel.stream.get(issuer, asked, GrantStatus, request.target)
-        except StanzaError as error:
-            if error.condition == "item-not-found":
-                raise GrantError("revoked", f"{issuer} knows nothing of the grant.") from None
-            raise errors.busy(_RETRY_S) from error
-        if status.state != "active" or status.digest != asked.digest:
-            raise GrantError("revoked", f"{issuer} says that the grant is {status.state}.")
-        if skill.cost_usd and status.budget_usd is not None and skill.cost_usd > status.budget_usd:
-            raise errors.budget_exhausted()
 
 
 def _domain_of(agent: JID) -> JID:

@@ -29,6 +29,7 @@ from component.skills.registry import View
 from component.skills.skill import Skill
 from component.task_messages.sentences import of_result
 from component.tasks.admission import Answer
+from component.tasks.refusals import with_help
 from component.tasks.request import Request
 from xep.fluux_agent.errors import InvalidParam, Malformed, UnknownSkill
 from xep.fluux_agent.execute import Accepted
@@ -213,4 +214,4 @@ def _refused(skill: Skill, error: StanzaError) -> str:
         return f"There is no skill called {skill.name} any more. Send /skills for a list."
     if any(isinstance(one, InvalidParam | Malformed) for one in error.application):
         return f"{text.rstrip('.')}.\nFor example: {example(skill)}"
-    return text
+    return with_help(text, error.application)

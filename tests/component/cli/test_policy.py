@@ -42,6 +42,65 @@ def test_a_peer_is_explained_by_what_it_is_offered(command: RunCommand) -> None:
     assert "no: peer.research.offers" in found
 
 
+BOTH = json.dumps(
+    [
+        {
+            "name": "research",
+            "jid": "agent.example.net",
+            "offers": ["echo"],
+            "requires": "grant",
+            "asks_back": "always",
+            "concurrency": 3,
+            "skills": ["report", "find.*"],
+            "read_only": ["find.*"],
+            "data": ["web"],
+            "onward": ["archive.search"],
+            "call_usd": 0.5,
+            "day_tokens": 1000,
+        }
+    ]
+)
+
+
+def test_a_peer_is_explained_in_both_directions_by_its_name(command: RunCommand) -> None:
+    found = command("policy", "explain", "research", "report", "find.x", "y", peer=BOTH).stdout
+    here, _, there = found.partition("What is used of research here")
+    assert "It needs a signed grant of each agent in the path." in here
+    assert "asked whether it still holds, before all skills." in here
+    assert "At most 3 of its tasks run at the same time." in here
+    assert "Its skills that are offered here: research.report, research.find.*." in there
+    assert "before each call of a skill that read_only does not name; read_only: find.*." in there
+    assert "after it has read only data of: web." in there
+    assert "it may use at other agents: archive.search." in there
+    assert "One call may cost: 0.5 USD." in there
+    assert "All calls of a day may cost: 1000 tokens." in there
+    table = there.partition("What may be executed here of research:")[2].splitlines()
+    rows = [line.split() for line in table if "research." in line]
+    assert ["research.report", "yes", "the", "person"] in rows
+    assert ["research.find.x", "yes", "nobody"] in rows
+    assert ["research.y", "no:", "peer.research.skills"] in rows
+
+
+def test_a_peer_that_is_used_for_nothing_is_explained(command: RunCommand) -> None:
+    found = explained(command, "research")
+    assert "It needs no signed grants. Those that it sends are verified." in found
+    assert "Nothing: skills is empty." in found
+
+
+def test_both_directions_of_a_peer_are_json_on_request(command: RunCommand) -> None:
+    found = json.loads(command("policy", "explain", "research", "--json", peer=BOTH).stdout)
+    assert found["peer"]["requires"] == "grant"
+    assert found["used"] == [
+        {
+            "skill": "research.report",
+            "use": "yes",
+            "may_use": True,
+            "confirmation": "the person",
+        },
+        {"skill": "research.find.*", "use": "yes", "may_use": True, "confirmation": "nobody"},
+    ]
+
+
 def test_a_service_that_is_no_peer_may_use_nothing(command: RunCommand) -> None:
     found = explained(command, "localhost", "add")
     assert "It is a service, not an account" in found

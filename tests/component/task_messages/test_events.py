@@ -216,7 +216,7 @@ SPOKEN: dict[str, tuple[Notice, str]] = {
     "nothing": (notice(9, "completed", result=Result(skill="report")), "report is done."),
     "why it failed": (
         notice(9, "failed", failure=Failure.of(errors.denied())),
-        "report was not allowed: The person asked did not allow it.",
+        f"report was not allowed: {errors.denied().text} Asking again does not change this.",
     ),
     "why it was declined": (
         notice(9, "rejected", failure=Failure.of(errors.unknown_skill())),

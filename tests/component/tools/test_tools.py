@@ -354,6 +354,7 @@ async def test_a_no_is_told_to_the_model() -> None:
     assert isinstance(found, ToolResult)
     assert found.is_error
     assert found.content.startswith("It did not happen: ")
+    assert found.content.endswith("Asking again does not change this.")
 
 
 async def test_what_takes_long_goes_on_as_a_task() -> None:

@@ -16,6 +16,7 @@ from tests.kit import Kit, Peer, anyio_backend, service
 from tests.kit.xmpp import body, parse
 from xep.binding import encode
 from xep.fluux_agent.confirm import Confirm
+from xep.fluux_agent.errors import BudgetExhausted
 from xep.fluux_agent.execute import Accepted, Execute, Param, Result, Usage
 from xep.fluux_agent.skills import Annotations, SkillsQuery
 from xep.fluux_agent.task import Cancel, Task
@@ -384,7 +385,9 @@ async def test_calls_get_what_is_left_of_the_budget_of_the_day(tmp_path: Path) -
         await run(romeo, "b.x")
         allotted = [one.delegation.budget_usd for one in b.executed if one.delegation is not None]
         assert allotted == [Decimal("0.5"), Decimal("0.5"), Decimal("0.1")]
-        assert conditions(await run(romeo, "b.x")) == ["budget-exhausted"]
+        failure = (await run(romeo, "b.x")).failure
+        assert failure is not None
+        assert failure.conditions == (BudgetExhausted(helps="later"),)
         assert len(b.executed) == 3
 
 

@@ -81,6 +81,37 @@ async def test_a_grant_is_active_until_its_call_has_ended_or_it_is_revoked(
     assert await storage.read(lambda db: grant_rows.state_of(db, "x")) is None
 
 
+@pytest.mark.parametrize("cancelled", ["t-0", "t-1"])
+@pytest.mark.parametrize("state", ["cancelling", "cancelled"])
+async def test_a_grant_ends_as_soon_as_its_task_or_one_above_it_is_cancelled(
+    storage: Storage, cancelled: str, state: str
+) -> None:
+    digest = await storage.write(issue)
+    await storage.write(lambda db: insert(db, "t-0"))
+    await storage.change("UPDATE tasks SET parent = 't-0' WHERE id = 't-1'")
+    found = await storage.read(lambda db: grant_rows.state_of(db, digest))
+    assert found is not None
+    assert found[1] == "active"
+    await storage.change(f"UPDATE tasks SET state = '{state}' WHERE id = '{cancelled}'")
+    found = await storage.read(lambda db: grant_rows.state_of(db, digest))
+    assert found is not None
+    assert found[1] == "ended"
+
+
+async def test_a_revocation_can_keep_the_call(storage: Storage) -> None:
+    await storage.write(issue)
+
+    async def is_wanted() -> bool:
+        return await storage.read(lambda db: rows.is_wanted(db, CALL))
+
+    await storage.write(lambda db: grant_rows.revoke(db, "g1", cancels=False))
+    assert await is_wanted()
+    await storage.write(lambda db: grant_rows.revoke(db, "g1"))
+    assert not await is_wanted()
+    await storage.write(lambda db: grant_rows.revoke(db, "g1", cancels=False))
+    assert not await is_wanted()
+
+
 async def test_an_old_key_stays_until_its_last_grant_has_ended(storage: Storage) -> None:
     def op(database: Database) -> tuple[list[str], list[str]]:
         issue(database)

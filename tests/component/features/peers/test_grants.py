@@ -7,12 +7,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import anyio
 import msgspec
 import pytest
 
 from component import system
 from component.features.peers import grant_rows
-from component.features.peers.trace import find_work, tree
+from component.features.peers.trace import answered_at_once, find_work, tree
 from component.grants import Grant, SigningKey, digest, read_grant, write_grant
 from component.grants.grant import Confirmation
 from component.grants.receipt import Receipt, read_receipt, write_receipt
@@ -23,17 +24,19 @@ from tests.component.features.peers.test_calls import (
     execute,
     settings,
     sources,
+    states,
     text_of,
     used_by,
     using,
 )
-from tests.component.features.peers.test_incoming import condition
+from tests.component.features.peers.test_incoming import condition, is_state
 from tests.kit import Kit, Peer, anyio_backend, service
 from tests.kit.xmpp import parse
 from xep import pubsub
 from xep.binding import encode, read
 from xep.fluux_agent import NAMESPACE as FLUUX
 from xep.fluux_agent.delegation import Delegation
+from xep.fluux_agent.errors import CONDITIONS, Denied, OutcomeUnknown
 from xep.fluux_agent.execute import Accepted, Execute, Param, Result
 from xep.fluux_agent.grant import GrantStatus, SignedGrant, SignedReceipt
 from xep.fluux_agent.keys import NAMESPACE as KEYS
@@ -83,12 +86,36 @@ async def ask_first(context: Context, text: str) -> str:
     return result.text or result.reason
 
 
+@skill(read_only=True, open_world=False, durable=True)
+async def hold(context: Context) -> str:
+    """Wait for a day."""
+    await context.sleep(86_400)
+    return "A day has passed."
+
+
+@skill(read_only=True, open_world=False, durable=True)
+async def hold_on(context: Context) -> str:
+    """Have another agent wait."""
+    (result,) = await context.wait([await context.start("c.hold", {})])
+    return result.text or result.reason
+
+
+async def until_running(kit: Kit, name: str) -> None:
+    """Wait until a task of a skill is there."""
+    while not await kit.kernel.storage.select("SELECT 1 FROM tasks WHERE skill = ?", (name,)):
+        await kit.advance(1)
+
+
 ADMIN: dict[str, Any] = {"agent": {"allowed_domains": ["a.example"], "admins": ["romeo@a.example"]}}
 
 
 @asynccontextmanager
 async def three(
-    tmp_path: Path, *, of_b: dict[str, Any] | None = None, of_c: dict[str, Any] | None = None
+    tmp_path: Path,
+    *,
+    of_b: dict[str, Any] | None = None,
+    of_c: dict[str, Any] | None = None,
+    **of_a: Any,
 ) -> AsyncIterator[tuple[Kit, Kit, Kit, Peer]]:
     """Services A, B and C; a skill of B uses one of C, and both demand grants."""
     demands = {"requires": "grant", "origins": ["a.example"]}
@@ -96,12 +123,12 @@ async def three(
     b_settings = settings(
         "b",
         used_by("a", delegates=["c.*"], **demands),
-        using("c", read_only=["note", "sources"], **(of_b or {})),
+        using("c", read_only=["note", "sources", "hold"], **(of_b or {})),
     )
-    a_settings = settings("a", using("b", read_only=["ask_first"])) | ADMIN
+    a_settings = settings("a", using("b", read_only=["ask_first", "hold_on"], **of_a)) | ADMIN
     async with (
-        service(tmp_path / "c", c_settings, skills=(note, sources)) as c,
-        service(tmp_path / "b", b_settings, skills=(ask_first,), beside=c) as b,
+        service(tmp_path / "c", c_settings, skills=(note, sources, hold)) as c,
+        service(tmp_path / "b", b_settings, skills=(ask_first, hold_on), beside=c) as b,
         service(tmp_path / "a", a_settings, beside=b) as a,
     ):
         await a.advance(30)
@@ -177,10 +204,39 @@ async def test_a_revoked_grant_ends_what_would_begin_elsewhere(tmp_path: Path) -
         listed = await romeo.ask("/grants list", "agent.b.example may use")
         grant, state = listed.split()[:2]
         assert state == "active:"
-        await romeo.ask(f"/grants revoke {grant}", "Revoked")
+        await romeo.ask(f"/grants revoke {grant} keep", "What has begun continues")
         await romeo.say("yes")
-        await ended(romeo)
+        assert "the grant is revoked" in text_of((await ended(romeo)).result)
         assert RUNS == []
+
+
+async def test_a_revocation_cancels_the_call_at_all_agents(tmp_path: Path) -> None:
+    RUNS.clear()
+    async with three(tmp_path) as (a, b, c, romeo):
+        await romeo.say("/run b.hold_on")
+        await until_running(c, "hold")
+        grant = (await romeo.ask("/grants list", "agent.b.example may use")).split()[0]
+        await romeo.ask(f"/grants revoke {grant}", "is cancelled at all agents")
+        task = await ended(romeo)
+        assert task.failure is not None
+        assert task.failure.conditions == (Denied(),)
+        assert "An admin has revoked the grant" in task.failure.texts[0].text
+        assert [await states(kit) for kit in (b, c)] == [["cancelled"] * 2, ["cancelled"]]
+        assert not await a.kernel.storage.select("SELECT 1 FROM peer_calls WHERE state <> 'ended'")
+
+
+async def test_a_grant_that_was_revoked_while_the_service_was_down_cancels_its_call(
+    tmp_path: Path,
+) -> None:
+    async with three(tmp_path) as (a, _, c, romeo):
+        await romeo.say("/run b.hold_on")
+        await until_running(c, "hold")
+        ((grant,),) = await a.kernel.storage.select("SELECT id FROM peer_grants")
+        # As the command does it while no service runs.
+        await a.kernel.storage.write(lambda db: grant_rows.revoke(db, grant))
+        await a.restart(kill=True)
+        assert (await ended(romeo)).state == "failed"
+        assert await states(c) == ["cancelled"]
 
 
 async def test_an_agent_asks_back_before_it_begins(tmp_path: Path) -> None:
@@ -476,6 +532,11 @@ async def test_each_agent_signs_what_it_has_done_and_what_others_have_done_for_i
         assert of_b.usage.duration_ms is not None
 
 
+def of_bot() -> Delegation:
+    """What a request of the bot for a person says about her."""
+    return Delegation(origin=JID.parse("romeo@a.example"), max_hops=4, via=(JID.parse(BOT),))
+
+
 def has_failed(stanza: Incoming) -> bool:
     task = stanza.payload(Task)
     return task is not None and task.failure is not None
@@ -483,16 +544,85 @@ def has_failed(stanza: Incoming) -> bool:
 
 async def test_a_failure_has_a_receipt_too(tmp_path: Path) -> None:
     async with with_bot(tmp_path, broken) as (_, c, bot):
-        delegation = Delegation(
-            origin=JID.parse("romeo@a.example"), max_hops=4, via=(JID.parse(BOT),)
-        )
-        asked = Execute(skill="broken", mode="async", delegation=delegation, request="r1")
+        asked = Execute(skill="broken", mode="async", delegation=of_bot(), request="r1")
         await bot.iq("set", encode(asked))
         await bot.receive(
             lambda stanza: (task := stanza.payload(Task)) is not None and task.failure is not None
         )
         (receipt,) = receipts_in(c)
         assert (receipt.state, receipt.request, receipt.aud) == ("failed", "r1", BOT)
+
+
+@skill(read_only=True, open_world=False, inline=True)
+def broken_at_once() -> str:
+    """Fail at once."""
+    raise RuntimeError("It does not work.")
+
+
+@pytest.mark.parametrize("name", ["broken", "broken_at_once"])
+async def test_an_error_has_a_receipt_too_and_a_repetition_the_same(
+    tmp_path: Path, name: str
+) -> None:
+    async with with_bot(tmp_path, broken, broken_at_once) as (_, c, bot):
+        asked = encode(Execute(skill=name, delegation=of_bot(), request="r1", mode="inline"))
+        errors = [(await bot.iq("set", asked)).error((*CONDITIONS, SignedReceipt)) for _ in "12"]
+        receipts = [one.application[1] for one in errors]
+        assert receipts[0] == receipts[1]
+        assert isinstance(receipts[0], SignedReceipt)
+        receipt = read_receipt(receipts[0].jws)
+        assert (receipt.state, receipt.request, receipt.skill) == ("failed", "r1", name)
+        assert receipt.usage.cost_usd == 0
+        assert receipt == receipts_in(c)[0]
+
+
+async def test_cancelled_work_has_a_receipt_without_a_condition(tmp_path: Path) -> None:
+    async with with_bot(tmp_path, hold) as (_, _, bot):
+        asked = Execute(skill="hold", mode="async", delegation=of_bot(), request="r1")
+        accepted = (await bot.iq("set", encode(asked))).require(Accepted)
+        await bot.iq("set", encode(Cancel(id=accepted.task)))
+        told = await bot.receive(lambda stanza: is_state(stanza, "cancelled"))
+        failure = told.require(Task).failure
+        assert failure is not None
+        assert failure.conditions == ()
+        assert failure.receipt is not None
+        receipt = read_receipt(failure.receipt.jws)
+        assert (receipt.state, receipt.task) == ("cancelled", accepted.task)
+        found = await bot.iq("get", encode(Task(id=accepted.task)))
+        assert found.require(Task).failure == failure
+
+
+async def test_work_past_its_deadline_has_a_receipt(tmp_path: Path) -> None:
+    async with with_bot(tmp_path, hold) as (_, c, bot):
+        deadline = (system.now() + timedelta(seconds=60)).replace(microsecond=0)
+        asked = Execute(skill="hold", mode="async", delegation=of_bot(), deadline=deadline)
+        await bot.iq("set", encode(asked))
+        await bot.receive(has_failed, within_s=200)
+        (receipt,) = receipts_in(c)
+        assert receipt.state == "failed"
+
+
+@skill(open_world=False, destructive=False, durable=True)
+async def never(context: Context) -> str:
+    """Begin something that does not end."""
+
+    async def begin(_key: str) -> str:
+        await anyio.sleep_forever()
+        return ""
+
+    return await context.step("begin", begin, str)
+
+
+async def test_work_whose_outcome_is_unknown_has_no_receipt(tmp_path: Path) -> None:
+    async with with_bot(tmp_path, never) as (_, c, bot):
+        asked = Execute(skill="never", mode="async", delegation=of_bot(), request="r1")
+        accepted = (await bot.iq("set", encode(asked))).require(Accepted)
+        await bot.receive(lambda stanza: is_state(stanza, "running"))
+        await bot.iq("set", encode(Cancel(id=accepted.task)))
+        told = await bot.receive(has_failed)
+        failure = told.require(Task).failure
+        assert failure is not None
+        assert failure.conditions == (OutcomeUnknown(),)
+        assert receipts_in(c) == []
 
 
 async def test_work_of_people_has_no_receipt(tmp_path: Path) -> None:
@@ -556,6 +686,37 @@ async def test_a_trace_shows_what_all_agents_of_a_path_have_done(tmp_path: Path)
         (line,) = [line for line in await a.audited() if line.trace == trace]
         assert (line.outcome, line.subject, line.task) == ("delegated", "b.ask_first", task)
         assert line.detail == "agent.b.example has completed it, with a receipt"
+
+
+async def test_a_trace_shows_what_was_answered_at_once(tmp_path: Path) -> None:
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    async with with_bot(tmp_path, quick, broken_at_once) as (_, c, bot):
+        delegation = msgspec.structs.replace(of_bot(), trace=f"00-{trace}-00f067aa0ba902b7-01")
+        for name in ("quick", "broken_at_once"):
+            await bot.iq("set", encode(Execute(skill=name, delegation=delegation)))
+        await bot.iq("set", encode(Execute(skill="quick")))
+        lines = [line for line in await c.audited() if line.trace == trace]
+        assert await c.kernel.storage.read(lambda db: find_work(db, trace)) == []
+        found = answered_at_once(lines, [], lambda name: f"{name}@agent.c.example")
+        assert [line for work in found for line in tree(work)] == [
+            f"{AGENT_C} quick for romeo@a.example: completed",
+            f"{AGENT_C} broken_at_once for romeo@a.example: failed",
+        ]
+
+
+async def test_a_trace_shows_calls_that_a_peer_answered_at_once(tmp_path: Path) -> None:
+    async with three(tmp_path) as (_, b, _, romeo):
+        await romeo.say("/run b.ask_first text=rivers")
+        await romeo.hear("Go on?")
+        await romeo.say("yes")
+        await ended(romeo)
+        lines = await b.audited()
+        (delegated,) = [line for line in lines if line.outcome == "delegated"]
+        (known,) = await b.kernel.storage.read(lambda db: find_work(db, delegated.trace))
+        assert answered_at_once(lines, [known], str) == []
+        (work,) = answered_at_once([delegated], [], str)
+        assert (work.agent, work.skill, work.state) == ("agent.c.example", "c.note", "completed")
+        assert work.person == "romeo@a.example"
 
 
 async def test_a_trace_of_nothing_is_empty(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Work that agents elsewhere delegate to this service: what they see, and what is asked of whom."""
 
+import tomllib
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
@@ -9,6 +10,7 @@ import anyio
 import msgspec
 import pytest
 
+from component.config.peers import Peer as PeerSection
 from component.skills import skill
 from tests.kit import AGENT, Kit, Peer, anyio_backend, service
 from tests.kit.xmpp import body
@@ -164,6 +166,27 @@ def is_state(stanza: Incoming, state: str) -> bool:
     return task is not None and task.state == state and not body(stanza).startswith("?")
 
 
+def peer_in(message: str) -> PeerSection:
+    """The section that a message to admins has."""
+    (section,) = tomllib.loads(message.partition("\n\n")[2].partition("\n\n`")[0])["peer"]
+    return PeerSection(**section)
+
+
+async def test_the_section_that_admins_get_fits_the_others(tmp_path: Path) -> None:
+    agent = {"unknown_agents": "ask", "admins": ["ann@capulet.example"]}
+    settings = SETTINGS | {"agent": SETTINGS["agent"] | agent}
+    async with service(tmp_path, settings, skills=(report,)) as kit:
+        ann = kit.peer("ann@capulet.example/1")
+        for domain, name, origins in (
+            ("9lives.example", "peer-9lives", "9lives.example"),
+            ("agent.verona.example", "verona-2", "verona.example"),
+        ):
+            await bot_of(kit, JID.parse(f"assistant@{domain}/1")).iq("get", encode(SkillsQuery()))
+            found = peer_in(await ann.hear("which I don't know"))
+            assert (found.name, found.believed_domains) == (name, (origins,))
+            assert found.offers == ("echo",)
+
+
 async def test_admins_are_asked_once_about_an_agent_that_nobody_knows(tmp_path: Path) -> None:
     agent = {"unknown_agents": "ask", "admins": ["ann@capulet.example"]}
     settings = SETTINGS | {"agent": SETTINGS["agent"] | agent}
@@ -175,7 +198,9 @@ async def test_admins_are_asked_once_about_an_agent_that_nobody_knows(tmp_path: 
                 answer = await stranger.iq("get", encode(SkillsQuery()))
                 assert condition(answer) == "service-unavailable"
         told = await ann.hear("which I don't know")
-        assert 'jid = "assistant@agent.elsewhere.example"' in told
+        found = peer_in(told)
+        assert (found.name, found.jid) == ("elsewhere", "assistant@agent.elsewhere.example")
+        assert found.believed_domains == ("elsewhere.example",)
         await kit.settled()
         assert ann.take() == []
 

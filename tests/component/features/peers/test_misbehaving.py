@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from component.features.peers.trace import find_work
 from tests.component.features.peers.scripted import ScriptedAgent, described
 from tests.component.features.peers.test_calls import (
     ROMEO,
@@ -146,6 +147,26 @@ async def test_a_condition_is_passed_up_if_it_says_more(
         assert conditions(await run(romeo, "b.x")) == [expected]
 
 
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (errors.denied("approval"), "Somebody else can still allow it."),
+        (errors.budget_exhausted("later"), "It may be possible later."),
+        (errors.budget_exhausted(), "It is possible with a larger budget."),
+    ],
+)
+async def test_what_helps_is_passed_up_and_said(
+    tmp_path: Path, error: StanzaError, sentence: str
+) -> None:
+    async with with_scripted(tmp_path, "x") as (_, b, romeo):
+        b.results["x"] = error
+        await romeo.say("/run b.x")
+        told = await romeo.receive(lambda stanza: sentence in (stanza.text_of("body") or ""))
+        failure = told.require(Task).failure
+        assert failure is not None
+        assert failure.conditions == error.application
+
+
 async def test_a_task_that_never_ends_ends_here_after_its_deadline(tmp_path: Path) -> None:
     async with with_scripted(tmp_path, "x", timeout_s=600, confirm="always") as (a, b, romeo):
         b.results["x"] = Accepted(task="t1")
@@ -153,7 +174,12 @@ async def test_a_task_that_never_ends_ends_here_after_its_deadline(tmp_path: Pat
         await romeo.hear("Please answer")
         await a.advance(60)
         await romeo.say("yes")
-        assert conditions(await ended(romeo)) == ["outcome-unknown"]
+        task = await ended(romeo)
+        assert conditions(task) == ["outcome-unknown"]
+        (work,) = await a.kernel.storage.read(lambda db: find_work(db, task.id))
+        assert [(each.skill, each.state, each.said_by) for each in work.parts] == [
+            ("x", "unknown", "")
+        ]
 
 
 async def test_a_result_of_another_skill_is_none(tmp_path: Path) -> None:
