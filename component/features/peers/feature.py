@@ -13,6 +13,7 @@ from component.features.peers.grants import PeerGrants, agents_of
 from component.features.peers.handlers import GrantHandler
 from component.features.peers.node import KeysNode
 from component.features.peers.receipts import Receipts
+from component.features.peers.rows import TOPIC
 from component.features.peers.verification import GrantVerifier
 from component.kernel.kernel import Kernel
 from component.store import Storage
@@ -46,7 +47,8 @@ class PeersFeature(Feature):
             disco_features=lambda: (DELEGATION,),
             connected=calls.connected,
             disconnected=calls.reach.disconnected,
-            task_changed=lambda notice: calls.task_ended(notice.task.id) if notice.final else None,
+            task_changed=calls.task_changed,
+            shared_changes={TOPIC: calls.nudged},
         )
 
     def offline_commands(self, storage: Storage) -> Sequence[AnyCommand]:

@@ -17,10 +17,14 @@ from component.features.peers import grant_rows
 from component.store import waiters
 from component.store.database import Database
 from component.store.schema import Table
+from component.store.tables import tells
 from xep.binding import encode, read
 from xep.fluux_agent.execute import Result
 from xep.fluux_agent.skills import SkillsQuery
 from xep.fluux_agent.task import Failure
+
+TOPIC: Final = "peer_calls"
+"""What `SharedChanges` calls the calls that another instance has to look at."""
 
 TABLES: Final = (
     Table(
@@ -59,8 +63,10 @@ TABLES: Final = (
             usd DOUBLE PRECISION,
             tokens BIGINT,
             output BIGINT NOT NULL DEFAULT 0,
-            receipt TEXT
+            receipt TEXT,
+            nudges INTEGER NOT NULL DEFAULT 0
         """,
+        postgres=(tells("peer_calls", "UPDATE", TOPIC, "id", when="OLD.nudges <> NEW.nudges"),),
         indexes={
             "peer_calls_task": "(task)",
             "peer_calls_open": "(owner) WHERE state <> 'ended'",
@@ -136,6 +142,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         usd: what it may cost in US dollars, and after its end what it has cost; None if there is
             no limit. `tokens` likewise, of which `output` were answers.
         receipt: what the peer has signed about the end, if that is valid.
+        nudges: how often another instance has let the owner look at it.
     """
 
     id: str
@@ -160,6 +167,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int | None = None
     output: int = 0
     receipt: str | None = None
+    nudges: int = 0
 
     def result(self) -> Result | Failure | None:
         """Return the outcome, decoded; None before the end."""
@@ -251,6 +259,31 @@ def change(database: Database, call: str, **values: str | float | None) -> tuple
     if changed.state == "ended" or (is_asking(changed) and not is_asking(found)):
         return waiters.wake_tasks(database, call)
     return ()
+
+
+def nudge(
+    database: Database, me: str, *, call: str = "", address: str = "", task: str = ""
+) -> None:
+    """Let another instance look at its open call, because of what has come from the address of the
+    peer here, or at the calls of a task.
+    """
+    which, values = ("task = ?", (task,)) if task else ("id = ? AND address = ?", (call, address))
+    database.execute(
+        f"UPDATE peer_calls SET nudges = nudges + 1 WHERE {which}"  # noqa: S608 - constant texts
+        " AND state <> 'ended' AND owner <> ?",
+        (*values, me),
+    )
+
+
+def unwanted(database: Database, owner: str) -> Sequence[str]:
+    """Return the open calls of an instance for which no task waits any more."""
+    found = database.execute(
+        "SELECT id FROM peer_calls WHERE state <> 'ended' AND owner = ? AND NOT EXISTS (SELECT 1"
+        " FROM tasks WHERE tasks.id = peer_calls.task"
+        " AND tasks.state IN ('accepted', 'running', 'input-required'))",
+        (owner,),
+    ).fetchall()
+    return [row[0] for row in found]
 
 
 class Costs(msgspec.Struct, frozen=True):

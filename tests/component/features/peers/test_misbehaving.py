@@ -89,7 +89,7 @@ async def test_a_refusal_that_may_pass_is_repeated_when_the_peer_says(tmp_path: 
 async def test_a_peer_cannot_make_its_calls_spin_or_sleep(
     tmp_path: Path, after: int, most: int
 ) -> None:
-    async with with_scripted(tmp_path, "x", timeout_s=120) as (a, b, romeo):
+    async with with_scripted(tmp_path, "x", timeout_s=120) as (_, b, romeo):
         b.results["x"] = StanzaError(
             "resource-constraint", type="wait", application=(errors.Retry(after=after),)
         )
