@@ -443,7 +443,8 @@ class TaskService:
             if row is not None and row.owner is not None:
                 return False
             if row is not None and row.state not in TERMINAL:
-                tx.publish(changes.end(tx, row, "failed", error))
+                repeatable = error.type == "wait"
+                tx.publish(changes.end(tx, row, "failed", error, repeatable=repeatable))
             also(tx)
             return True
 

@@ -48,6 +48,7 @@ from component.skills.skill import Invoke
 from component.store.database import Database
 from component.store.errors import StorageError
 from component.store.outages import log_failure
+from component.tasks.protocol import Notice
 from xep.binding import ContentError, encode, read
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm
@@ -62,6 +63,7 @@ _log = structlog.get_logger("component.features.peers")
 _LOOK_S: Final = 60.0
 """How often calls are looked for whose instance has ended."""
 _RETRY_S: Final = 1.0
+_MOST_NUDGED: Final = 1000
 _MESSAGES: Final = frozenset(("chat", "normal", "headline"))
 
 Answer: TypeAlias = Result | Accepted
@@ -82,8 +84,11 @@ class PeerCalls:
         self._begun: list[Follower] = []
         """Followers of calls that have just been stored."""
         self._unwanted: list[Call] = []
-        self._has_revoked = False
         """Calls without a row that nobody waits for any more."""
+        self._nudges: list[dict[str, str]] = []
+        self._nudging: dict[str, bool] = {}
+        """Calls and tasks that are being written, and whether there is more for them since."""
+        self._prefixes = tuple(f"{peer.name}." for peer in kernel.settings.peer)
         self._demanding: set[str] = set()  # peers that want a grant for all that they do
         self._work = anyio.Event()
         if kernel.stream.is_connected():
@@ -146,7 +151,10 @@ class PeerCalls:
             reply = await self._storage.read(partial(asked.approval, peer=peer, call=call))
             reply = reply or await asked.reply(peer, call, context, self._is_own)
             await self._storage.write(lambda db: rows.change(db, call_id, reply=encode(reply)))
-            self._wake(call_id)
+            if call_id in self._followers:
+                self._followers[call_id].wake()
+            else:
+                self._nudge(call=call_id, address=call.address)
         outcome = call.result()
         if outcome is None:
             await context.wait_for_event(call_id, partial(rows.is_pending, call=call_id))
@@ -261,12 +269,12 @@ class PeerCalls:
                 begun, self._begun = self._begun, []
                 for follower in begun:
                     self._start(group, follower)
+                nudges, self._nudges = self._nudges, []
+                for nudge in nudges:
+                    group.start_soon(self._write_nudge, nudge)
                 unwanted, self._unwanted = self._unwanted, []
                 for call in unwanted:
                     group.start_soon(self._cancel, call)
-                if self._has_revoked:
-                    self._has_revoked = False
-                    group.start_soon(self._stop_revoked)
 
     async def _find_left(self, group: TaskGroup) -> None:
         """Follow the calls that were stored before this service has begun, and, now and then, those
@@ -304,6 +312,20 @@ class PeerCalls:
         finally:
             self._followers.pop(follower.call, None)
 
+    async def _write_nudge(self, call: Mapping[str, str]) -> None:
+        """Write it, and again after a second if there is more: peers decide how much they send."""
+        me, name = self._service.instance, call.get("call") or call["task"]
+        is_wanted = True
+        while is_wanted:
+            self._nudging[name] = False
+            try:
+                await self._storage.write(lambda db: rows.nudge(db, me, **call))
+            except StorageError as error:  # the other instance looks by itself once a minute
+                log_failure(_log, "another instance does not learn of a call of a peer", error)
+            await anyio.sleep(_RETRY_S)
+            is_wanted = self._nudging[name]
+        del self._nudging[name]
+
     async def _cancel(self, call: Call) -> None:
         """Tell a peer that the answer to a request is not wanted any more."""
         to, from_ = JID.parse(call.address), JID.parse(call.sender)
@@ -312,42 +334,50 @@ class PeerCalls:
                 *("set", to, cancelling(call), (Task,)), from_=from_
             )
 
-    async def _stop_revoked(self) -> None:
-        me = self._service.instance
-        try:
-            calls = await self._storage.read(lambda db: rows.revoked_calls(db, me))
-        except StorageError as error:
-            log_failure(_log, "calls with revoked grants go on for a while", error)
-            return
-        for call in calls:
-            if call in self._followers:
-                self._followers[call].stop()
-
-    def _wake(self, call: str) -> None:
-        follower = self._followers.get(call)
-        if follower is not None:
-            follower.wake()
-
     def connected(self) -> None:
         """Ask for the tasks of peers again: their events may have been lost."""
         self.reach.is_connected.set()
         for follower in self._followers.values():
             follower.missed()
 
-    def task_ended(self, task: str) -> None:
-        """A task here has ended, perhaps one that waits for a peer."""
-        for follower in self._followers.values():
-            if follower.task == task:
+    def task_changed(self, notice: Notice) -> None:
+        """A task has changed; perhaps one has ended that waits for a peer."""
+        if not notice.final:
+            return
+        task = notice.task.id
+        mine = [one for one in self._followers.values() if one.task == task]
+        for follower in mine:
+            follower.stop()
+        if not mine and notice.request.skill.startswith(self._prefixes):
+            self._nudge(task=task)
+
+    # Several instances: a call has a follower on one, and stanzas reach any.
+
+    def _nudge(self, **call: str) -> None:
+        """Let the instance that follows a call look at it, if it is another one."""
+        name = call.get("call") or call["task"]
+        if name in self._nudging:
+            self._nudging[name] = True
+        elif self._kernel.stream.has_others() and len(self._nudging) < _MOST_NUDGED:
+            self._nudging[name] = False
+            self._nudges.append(call)
+            self._work.set()
+
+    async def nudged(self, calls: Collection[str] | None) -> None:
+        """Look at these calls again, because another instance has something for them. Raises
+        StorageError.
+        """
+        me = self._service.instance
+        unwanted = await self._storage.read(lambda db: rows.unwanted(db, me))
+        for follower in tuple(self._followers.values()):
+            if follower.call in unwanted:
                 follower.stop()
+            elif calls is None or follower.call in calls:
+                follower.missed()
 
-    def grants_revoked(self) -> None:
-        """Cancel the calls of which the grants were revoked to end them."""
-        self._has_revoked = True
-        self._work.set()
-
-    async def grants_changed(self, _grants: Collection[str] | None) -> None:
-        """Another instance has revoked grants."""
-        self.grants_revoked()
+    async def grants_changed(self, _grants: Collection[str] | None = None) -> None:
+        """Cancel the calls of which the grants were revoked to end them. Raises StorageError."""
+        await self.nudged(())
 
     # What peers report.
 
@@ -384,6 +414,9 @@ class PeerCalls:
                 "ignored a bad message of a peer", peer=str(request.sender), reason=str(error)
             )
             return
-        follower = self._followers.get(stanza.text_of("thread") or "")
-        if follower is not None and follower.address == request.principal:
+        thread = stanza.text_of("thread") or ""
+        follower = self._followers.get(thread)
+        if follower is None:
+            self._nudge(call=thread, address=str(request.principal))
+        elif follower.address == request.principal:
             follower.reported(news)

@@ -1,11 +1,12 @@
 """The command about grants and keys, for admins."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Literal
 
 import msgspec
+from anyio.lowlevel import checkpoint
 
 from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline
 from component.features.peers import grant_rows
@@ -55,7 +56,10 @@ class GrantCommands:
     """The command about grants and keys. `changed` is called after a revocation."""
 
     def __init__(
-        self, storage: Storage, agents: Sequence[JID], changed: Callable[[], None] = lambda: None
+        self,
+        storage: Storage,
+        agents: Sequence[JID],
+        changed: Callable[[], Awaitable[None]] = checkpoint,
     ) -> None:
         self._storage = storage
         self._agents = agents
@@ -88,7 +92,7 @@ class GrantCommands:
                 f"Revoked {grant}. Agents that ask about it are told so at once, and begin nothing"
                 " more with it. What has begun continues."
             )
-        self._changed()
+        await self._changed()
         return CommandResult(
             f"Revoked {grant}. Its call is cancelled at all agents that work for it, and agents"
             " that ask about the grant are told so at once."

@@ -18,6 +18,7 @@ from component.features.peers.handlers import GrantHandler
 from component.features.peers.node import KeysNode
 from component.features.peers.peer_list import PeerCommands
 from component.features.peers.receipts import Receipts
+from component.features.peers.rows import TOPIC
 from component.features.peers.shares import Shares
 from component.features.peers.verification import GrantVerifier
 from component.kernel.check import Check
@@ -68,10 +69,10 @@ class PeersFeature(Feature):
             handlers=(calls, GrantHandler(grants)),
             nodes=(KeysNode(kernel.storage, agents),),
             commands=(
-                *GrantCommands(kernel.storage, agents, calls.grants_revoked).commands(),
+                *GrantCommands(kernel.storage, agents, calls.grants_changed).commands(),
                 *PeerCommands(kernel.storage, peers, calls.reach, names).commands(),
             ),
-            shared_changes={"peer grants": calls.grants_changed},
+            shared_changes={TOPIC: calls.nudged, "peer grants": calls.grants_changed},
             sources=sources,
             loops=(calls.run, receipts.run, self._shares.run),
             spent=self._spent,
@@ -87,8 +88,8 @@ class PeersFeature(Feature):
         return spent if self._fixtures is None else spent.plus(await self._fixtures.spent(task))
 
     def _task_changed(self, notice: Notice) -> None:
+        self._calls.task_changed(notice)
         if notice.final:
-            self._calls.task_ended(notice.task.id)
             self._shares.wake()
             if self._fixtures is not None:
                 self._fixtures.ended(notice.task.id)

@@ -50,6 +50,7 @@ _log = structlog.get_logger("component.features.peers")
 _POLL_S: Final = 60.0
 _FIRST_WAIT_S: Final = 1.0
 _LONGEST_WAIT_S: Final = 60.0
+_LONGEST_RETRY_S: Final = 600.0
 _GRACE_MS: Final = 30_000
 """How far clocks of different servers may differ."""
 _LOOK_S: Final = 0.25
@@ -122,11 +123,12 @@ class Follower:
 
     def reported(self, news: Asked) -> None:
         """Take an event of the peer's task, or of one that it has started for it."""
-        if len(self._news) < _MOST_NEWS:
-            self._news.append(news)
-        else:
+        if len(self._news) >= _MOST_NEWS:
             self.is_behind = self.has_missed = True
-        self.wake()
+            return
+        self._news.append(news)
+        if len(self._news) == 1 or self._is_news_due():  # else `run` waits for their time
+            self.wake()
 
     async def run(self) -> None:
         """Do what the call needs until it has ended."""
@@ -258,7 +260,8 @@ class Follower:
         try:
             task = await ask("set", payload=cancelling(call), expected=(Task,))
         except StanzaError as error:
-            if call.state == "accepted" or not error.application:
+            known = error.application[0] if error.application else None
+            if call.state == "accepted" or known is None or isinstance(known, Retry):
                 raise
             await self._give_up(call, error)  # it has no task of this request
             return None
@@ -324,7 +327,8 @@ class Follower:
             if isinstance(each, Confirm) or each.input is not None:
                 question = each
                 continue
-            if each.id != call.remote or (each.revision or 0) < self._revision:
+            is_old = (each.revision or 0) < self._revision and not joined
+            if each.id != call.remote or is_old:
                 continue
             self._revision = each.revision or 0
             parts += each.outputs
@@ -418,7 +422,7 @@ class Follower:
         """Handle an error of the peer, or of a server on the way to it."""
         condition = error.application[0] if error.application else None
         if isinstance(condition, Retry):
-            return float(condition.after)
+            return min(max(float(condition.after), _FIRST_WAIT_S), _LONGEST_RETRY_S)
         if isinstance(condition, GrantRequired) and await self._identify(call):
             return 0.0
         if condition is not None and call.state == "unanswered":

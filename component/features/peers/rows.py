@@ -18,10 +18,14 @@ from component.grants.receipt import Spent, read_receipt
 from component.store import waiters
 from component.store.database import Database
 from component.store.schema import Table
+from component.store.tables import tells
 from xep.binding import encode, read
 from xep.fluux_agent.execute import Result
 from xep.fluux_agent.skills import SkillsQuery
 from xep.fluux_agent.task import Failure
+
+TOPIC: Final = "peer_calls"
+"""What `SharedChanges` calls the calls that another instance has to look at."""
 
 TABLES: Final = (
     Table(
@@ -60,8 +64,10 @@ TABLES: Final = (
             usd DOUBLE PRECISION,
             tokens BIGINT,
             output BIGINT NOT NULL DEFAULT 0,
-            receipt TEXT
+            receipt TEXT,
+            nudges INTEGER NOT NULL DEFAULT 0
         """,
+        postgres=(tells("peer_calls", "UPDATE", TOPIC, "id", when="OLD.nudges <> NEW.nudges"),),
         indexes={
             "peer_calls_task": "(task)",
             "peer_calls_open": "(owner) WHERE state <> 'ended'",
@@ -138,6 +144,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         usd: what it may cost in US dollars, and after its end what it has cost; None if there is
             no limit. `tokens` likewise, of which `output` were answers.
         receipt: what the peer has signed about the end, if that is valid.
+        nudges: how often another instance has let the owner look at it.
     """
 
     id: str
@@ -162,6 +169,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int | None = None
     output: int = 0
     receipt: str | None = None
+    nudges: int = 0
 
     def result(self) -> Result | Failure | None:
         """Return the outcome, decoded; None before the end."""
@@ -236,16 +244,6 @@ def open_calls(database: Database, owner: str) -> Sequence[Call]:
     return [Call(**dict(zip(Call.__struct_fields__, row, strict=True))) for row in found]
 
 
-def revoked_calls(database: Database, owner: str) -> Sequence[str]:
-    """Return the open calls of an instance of which the grants were revoked to end them."""
-    found = database.execute(
-        "SELECT c.id FROM peer_calls c JOIN peer_grants g ON g.call = c.id"
-        " WHERE c.state <> 'ended' AND c.owner = ? AND g.cancels = 1",
-        (owner,),
-    ).fetchall()
-    return [row[0] for row in found]
-
-
 def change(database: Database, call: str, **values: str | float | None) -> tuple[str, ...]:
     """Change a call that has not ended, and wake the task that waits for it if there is news.
 
@@ -271,6 +269,34 @@ def spent_in(outcome: Result | Failure, receipt: str | None) -> Spent:
         usage = outcome.usage
         return Spent() if usage is None else msgspec.convert(usage, Spent, from_attributes=True)
     return Spent() if receipt is None else read_receipt(receipt).usage
+
+
+def nudge(
+    database: Database, me: str, *, call: str = "", address: str = "", task: str = ""
+) -> None:
+    """Let another instance look at its open call, because of what has come from the address of the
+    peer here, or at the calls of a task.
+    """
+    which, values = ("task = ?", (task,)) if task else ("id = ? AND address = ?", (call, address))
+    database.execute(
+        f"UPDATE peer_calls SET nudges = nudges + 1 WHERE {which}"  # noqa: S608 - constant texts
+        " AND state <> 'ended' AND owner <> ?",
+        (*values, me),
+    )
+
+
+def unwanted(database: Database, owner: str) -> Sequence[str]:
+    """Return the open calls of an instance for which no task waits any more, or of which the grant
+    was revoked to end them.
+    """
+    found = database.execute(
+        "SELECT id FROM peer_calls WHERE state <> 'ended' AND owner = ? AND (NOT EXISTS (SELECT 1"
+        " FROM tasks WHERE tasks.id = peer_calls.task"
+        " AND tasks.state IN ('accepted', 'running', 'input-required')) OR EXISTS (SELECT 1"
+        " FROM peer_grants WHERE peer_grants.call = peer_calls.id AND cancels = 1))",
+        (owner,),
+    ).fetchall()
+    return [row[0] for row in found]
 
 
 class Costs(msgspec.Struct, frozen=True):

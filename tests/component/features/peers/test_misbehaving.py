@@ -126,6 +126,18 @@ async def test_a_refusal_that_may_pass_is_repeated_when_the_peer_says(tmp_path: 
         assert len(b.executed) == 2
 
 
+@pytest.mark.parametrize(("after", "most"), [(0, 160), (10**9, 3)])
+async def test_a_peer_cannot_make_its_calls_spin_or_sleep(
+    tmp_path: Path, after: int, most: int
+) -> None:
+    async with with_scripted(tmp_path, "x", timeout_s=120) as (_, b, romeo):
+        b.results["x"] = StanzaError(
+            "resource-constraint", type="wait", application=(errors.Retry(after=after),)
+        )
+        assert conditions(await run(romeo, "b.x")) == ["deadline-expired"]
+        assert 0 < len(b.executed) <= most
+
+
 @pytest.mark.parametrize(
     ("error", "expected"),
     [

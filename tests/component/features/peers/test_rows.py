@@ -99,6 +99,31 @@ async def test_calls_of_an_instance_that_has_ended_are_taken_over(open_storage: 
         assert [(one.id, one.owner) for one in taken] == [("c1", "other")]
 
 
+async def test_another_instance_is_told_of_what_it_has_to_look_at(open_storage: Open) -> None:
+    async with open_storage() as storage:
+
+        def put(database: Any) -> None:
+            begun(database, "one")
+            rows.add(database, call("c1"))
+            rows.add(database, call("c2", state="ended"))
+
+        async def nudges() -> list[int]:
+            found = await storage.select("SELECT nudges FROM peer_calls ORDER BY id")
+            return [int(row[0]) for row in found]
+
+        await storage.write(put)
+        there = {"call": "c1", "address": "agent.b.example"}
+        await storage.write(lambda db: rows.nudge(db, "other", **there))
+        await storage.write(lambda db: rows.nudge(db, "other", task="one"))
+        assert await nudges() == [2, 0]
+        await storage.write(lambda db: rows.nudge(db, "me", **there))
+        await storage.write(lambda db: rows.nudge(db, "other", call="c1", address="c.example"))
+        assert await nudges() == [2, 0]
+        if await storage.read(lambda db: db.dialect) == "postgresql":
+            told = await storage.select("SELECT topic, subject FROM shared_changes")
+            assert told == [("peer_calls", "c1")] * 2
+
+
 async def test_calls_that_begin_together_do_not_spend_the_same_rest(open_storage: Open) -> None:
     peer = Peer(name="b", jid="agent.b.example", call_usd=0.4)
     async with open_storage() as storage:
