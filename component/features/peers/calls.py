@@ -55,7 +55,7 @@ from xep.binding import ContentError, Payload, encode, read
 from xep.data_forms import Form
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm, Decision, parameters_of
-from xep.fluux_agent.errors import GrantRequired, Retry
+from xep.fluux_agent.errors import GrantRequired, Retry, UnknownSkill
 from xep.fluux_agent.execute import Accepted, Execute, Result
 from xep.fluux_agent.task import AnswerParams, Cancel, Failure, InputAnswer, Task, Tasks
 from xep.jid import JID
@@ -81,6 +81,8 @@ class PeerCalls:
         self._storage = kernel.storage
         self._service = kernel.tasks.service
         self._followers: dict[str, _Follower] = {}
+        self.outdated: Callable[[str], None] = lambda _peer: None
+        """Called with the name of a peer that does not know a skill which it has offered."""
         self._demanding: set[str] = set()  # peers that want a grant for all that they do
         self._work = anyio.Event()
         self._work.set()
@@ -107,6 +109,7 @@ class PeerCalls:
             self.reach.check(peer.name)
             sender = canonical_address(JID.parse(context.address))
             new, execute = new_call(peer, skill, arguments, context, sender)
+            execute = msgspec.structs.replace(execute, version=self._version(context.skill))
             left = await self.left(context)
             try:
                 if self._needs_no_row(peer, skill, context):
@@ -147,6 +150,14 @@ class PeerCalls:
             )
         raise error_of(outcome, peer.name)
 
+    def _version(self, name: str) -> str | None:
+        """Return the version of a skill here that its peer has named; so no other one runs than
+        was shown to a model or a person.
+        """
+        skill = self._kernel.environment.catalog.registry.get(name)
+        version: str | None = None if skill is None else skill.claims.get("version")
+        return version
+
     def _needs_no_row(self, peer: Peer, skill: str, context: Context) -> bool:
         """Return whether a call may be repeated, has no budget, and needs no grant.
 
@@ -179,6 +190,8 @@ class PeerCalls:
             if isinstance(error.application[0], GrantRequired):
                 self._demanding.add(peer.name)
                 return None
+            if isinstance(error.application[0], UnknownSkill):
+                self.outdated(peer.name)
             failure = failure_of(error)
             await self.receipts.ended(call, failure)
             raise error_of(failure, peer.name) from None
@@ -546,6 +559,8 @@ class _Follower:
         if isinstance(condition, Retry):
             return float(condition.after)
         if condition is not None and call.state == "unanswered":
+            if isinstance(condition, UnknownSkill):
+                self._calls.outdated(call.peer)
             await self._end(failure_of(error, unknown=False))
             return None
         if condition is not None:

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from component.features.peers.conformance_fixtures import ConformanceFixtures
 
 
+def _nothing() -> None:
+    pass
+
+
 class PeersFeature(Feature):
     """The peers of the settings."""
 
@@ -54,6 +58,8 @@ class PeersFeature(Feature):
         sources = tuple(
             PeerSkills(peer, kernel, calls) for peer in self.settings.peer if peer.skills
         )
+        changed = {source.name: source.changed for source in sources}
+        calls.outdated = lambda peer: changed.get(f"peer.{peer}", _nothing)()
         return Opened(
             handlers=(calls, GrantHandler(grants)),
             nodes=(KeysNode(kernel.storage, agents),),
