@@ -22,6 +22,12 @@ DOMAIN = "agent.localhost"
 USERS = "localhost"
 PEER = f"peer@{USERS}"
 REFUSED = "mallory@elsewhere.example"
+_PEER = f"""[[peer]]
+name = "kit"
+jid = "{{}}"
+offers = ["conformance.*"]
+origins = ["{USERS}"]
+"""
 _START = 60.0
 """Seconds that the demo's own server may take to start."""
 _INLINE = "5"
@@ -60,8 +66,11 @@ def _environment() -> dict[str, str]:
 
 
 @contextlib.asynccontextmanager
-async def attached(host: str, port: int, secret: str) -> AsyncIterator[None]:
-    """Run the agent, connected to the acceptor at ``host`` and ``port``.
+async def attached(
+    host: str, port: int, secret: str, peer: str | None = PEER
+) -> AsyncIterator[None]:
+    """Run the agent, connected to the acceptor at ``host`` and ``port``; ``peer`` is an agent that
+    it knows as its peer.
 
     Raises:
         DriverError: it is not installed.
@@ -73,8 +82,7 @@ async def attached(host: str, port: int, secret: str) -> AsyncIterator[None]:
             f'component_domain = "{DOMAIN}"\ncomponent_secret = "${{CONFORMANCE_SECRET}}"\n'
             "reconnect_min_s = 0.1\nreconnect_max_s = 0.5\n"
             f'[storage]\npath = "{folder}/data"\n[log]\nlevel = "error"\n'
-            f'[[peer]]\nname = "kit"\njid = "{PEER}"\noffers = ["conformance.*"]\n'
-            f'origins = ["{USERS}"]\n',
+            + ("" if peer is None else _PEER.format(peer)),
             "utf-8",
         )
         command = [_program(), "run", "--config", str(config)]

@@ -81,6 +81,7 @@ class Options(TypedDict, total=False):
     texts: parameters as texts, which the agent converts as the schema of the skill says.
     request: identifies the request: with the same one, from any client of the account, it never
         runs twice. By default a new one.
+    version: that of the skill, as it was read: if the agent has another one, it does not run.
     mode: ``inline`` requests the result now or an error, ``async`` a task.
     deadline: when the result becomes useless, with a time zone.
     priority: among your own tasks.
@@ -91,6 +92,7 @@ class Options(TypedDict, total=False):
 
     texts: Mapping[str, str]
     request: str
+    version: str
     mode: Literal["auto", "inline", "async"]
     deadline: datetime
     priority: Literal["low", "normal", "high"]

@@ -66,9 +66,10 @@ class Context:
     calls it itself: its localpart, or `parent/id` for a sub-agent. `address` is the bare address
     at which the agent was asked, `task` the id of the task if there is one, `paid_by` that of the
     task or turn whose budget pays, `delegation` what an agent that asks for somebody else has said,
-    `lang` the language of the request; they are empty outside the service. `taints` are the sources
-    of the texts that the agent's model has read, if a model calls the skill, `limits` what that
-    agent may use, and `trace` links the audit events of its turn.
+    `lang` the language of the request, `deadline` when the result becomes useless; they are empty
+    outside the service. `taints` are the sources of the texts that the agent's model has read, if a
+    model calls the skill, `limits` what that agent may use, and `trace` links the audit events of
+    its turn.
 
     `http`, `memory`, `xmpp`, `llm` and `has_credential` need a capability that the manifest of the
     skill (or `@skill(capabilities=…)` of a module) declares. CapabilityMissing names the one that
@@ -87,6 +88,7 @@ class Context:
     paid_by: str = ""
     delegation: Delegation | None = None
     lang: str = ""
+    deadline: datetime | None = None
     host: dataclasses.InitVar[Host | None] = None
     _host: Host = dataclasses.field(init=False)
     _functions: HostFunctions | None = dataclasses.field(init=False, default=None)

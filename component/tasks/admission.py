@@ -205,6 +205,10 @@ class Admission:
         if request.mode == "inline" and skill.queue is not None:
             raise errors.mode_unavailable("inline")
 
+        # The same row, else `unknown-skill`.
+        if request.version not in (None, skill.version):
+            raise errors.unknown_skill_version(skill.version)
+
         # Row 8, else `deadline-expired`.
         if request.deadline is not None and request.deadline <= self._now():
             raise errors.deadline_expired()

@@ -144,6 +144,7 @@ class InlineRequests:
             or execute.json_params is not None
             or execute.earlier
             or execute.delegation is not None
+            or execute.version is not None
         ):
             return None
         known = self._skills.get(skill.name)

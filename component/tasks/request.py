@@ -101,7 +101,8 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     the session of a command (FAC-006), or a turn and the number of a model's call in it. The result
     is useless after `deadline`. `priority` orders the caller's waiting tasks. `context` groups
     tasks, `earlier` are the ids of some of them, `thread` is the thread of messages about the work.
-    `delegation` is present when an agent asks on behalf of somebody else. `lang` is the language of
+    `delegation` is present when an agent asks on behalf of somebody else. `version` is that of the
+    skill that the caller has read, if it must be this one. `lang` is the language of
     the request. `confirmation` is one that is needed before it begins; `undecided` says that it is
     determined only after the request is accepted whether one is. `poll_after` is the number of
     seconds that `<accepted/>` suggested to wait before polling. What a child task reports is
@@ -124,6 +125,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     thread: str | None = None
     earlier: tuple[str, ...] = ()
     delegation: Delegation | None = None
+    version: str | None = None
     session: str | None = None
     origin: Origin = "iq"
     caller_context: CallerContext = THE_CALLER
@@ -158,6 +160,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
             or self.deadline is not None
             or bool(self.earlier)
             or self.delegation is not None
+            or self.version is not None
         )
 
     @property
@@ -219,6 +222,7 @@ def request_from(
         execute.thread,
         tuple([earlier.task for earlier in execute.earlier]) if execute.earlier else (),
         execute.delegation,
+        execute.version,
     )
 
 
@@ -313,7 +317,8 @@ def _content(request: Request) -> bytes:
             [grant.jws for grant in delegation.grants],
         ),
     )
-    content = _encode(parts)
+    # Most requests name no version, and have the digests that they had before there was one.
+    content = _encode(parts if request.version is None else (*parts, request.version))
     if request.json:
         content += _canonical(bytes(request.json))
     return content

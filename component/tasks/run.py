@@ -118,6 +118,7 @@ def context_of(request: Request, skill: Skill, host: Host | None = None, task: s
         paid_by=task if caller.budget is None else caller.budget.task,
         delegation=request.delegation,
         lang=request.lang or "",
+        deadline=request.deadline,
         host=host,
     )
 
@@ -282,6 +283,8 @@ class Run:
         request, skill = self.request, self.skill
         self._skill_task = anyio.get_current_task().id
         context = context_of(request, skill, self, self.task)
+        if self.row is not None and self.row.deadline is not None:
+            context.deadline = rows.moment(self.row.deadline)
         access, on_result = self._runtime.skills, self.admitted.on_result
         try:
             access.check(request, skill, "" if self.row is None else self.task)

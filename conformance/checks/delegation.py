@@ -1,6 +1,7 @@
 """Delegation: path, rights, limits, and forwarding."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from xml.sax.saxutils import quoteattr
 
@@ -126,7 +127,9 @@ async def pass_on(t: Talk) -> None:
     limits = {"budget-usd": "0.50", "budget-tokens": "600", "trace": _TRACE}
     given = _delegation(t, **limits)
     params = {"peer": bare(t.peer), "text": "x"}
-    answer = await t.execute("delegate", params, extra=given)
+    end = datetime.now(UTC) + timedelta(minutes=5)
+    deadline = end.isoformat(timespec="seconds").replace("+00:00", "Z")
+    answer = await t.execute("delegate", params, extra=given, deadline=deadline)
     asked = await t.next(is_execute)
     t.hold("DLG-006", DELEGATION in asked.xml, "a <delegation/>", asked)
     t.need(DELEGATION in asked.xml, "What was passed on has no <delegation/> to look at.")
@@ -141,6 +144,9 @@ async def pass_on(t: Talk) -> None:
     ok = told.max_hops <= 4 and usd is not None and usd <= Decimal("0.50")
     ok = ok and tokens is not None and tokens <= 600
     t.hold("DLG-013", ok, "limits that are not larger, and none left out", asked)
+    request = asked.head.payload(Execute)
+    ok = request is not None and request.deadline is not None and request.deadline <= end
+    t.hold("DLG-013", ok, f"a deadline that is not after {deadline}", asked)
     ended = await outcome(t, answer)
     t.need(ended.result is not None, "Delegating gave no result.")
     tokens_in, tokens_out, _ = _spent(ended)

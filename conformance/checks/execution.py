@@ -3,6 +3,7 @@
 from conformance.model import Ability, check
 from conformance.talk import Talk
 from xep.fluux_agent.execute import NAMESPACE, Result
+from xep.fluux_agent.skills import SkillsQuery
 
 LONGEST_INLINE = 30
 """In seconds; some servers and clients abandon an IQ after a minute."""
@@ -51,6 +52,22 @@ async def earlier(t: Talk) -> None:
     t.holds_error("EXE-001", answer, "item-not-found", "unknown-task")
 
 
+@check("execute.version", "EXE-028", roles=("echo",))
+async def version(t: Talk) -> None:
+    """A request that names another version of a skill is refused."""
+    asked = SkillsQuery(skill=t.skill("echo").name)
+    query = t.given(await t.iq("get", asked), SkillsQuery, "The skills query")
+    own = query.skills[0].version or ""
+    t.need(bool(own), "The skill has no version.")
+    for named, is_right in ((own, True), ("0.0.0-another", False)):
+        answer = await t.execute("echo", {"text": "x"}, version=named)
+        if is_right:
+            t.hold("EXE-028", not answer.is_error, f"a result: the version is {named}", answer)
+        else:
+            why = "the version is another one"
+            t.holds_error("EXE-028", answer, "item-not-found", "unknown-skill", why=why)
+
+
 @check("delegation.unavailable", "DLG-001", roles=("echo",))
 async def delegation(t: Talk) -> None:
     """An agent that accepts no delegated work says so."""
@@ -81,4 +98,4 @@ async def big(t: Talk) -> None:
     t.hold("EXE-012", bool(files) and None not in files, "<file-sharing/>", answer)
 
 
-CHECKS = (inline, inline_limit, says_no, earlier, delegation, big)
+CHECKS = (inline, inline_limit, says_no, earlier, version, delegation, big)

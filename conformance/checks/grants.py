@@ -138,6 +138,7 @@ async def path_vectors(t: Talk) -> None:
             vector["sender"]: issuers.peer,
             "agent.example.net": issuers.users,
             vector["addresses"][0]: t.target.domain,
+            f"other@{vector['addresses'][0]}": f"another-agent@{t.target.domain}",
             vector["receiver"]: bare(t.target.address),
         }
         xml = Cast(addresses, issuers.users, {}, 0).path(vector)

@@ -10,7 +10,7 @@ _SHELF = "the shelf of a peer"
 _DECIDED = ("running", "input-required", "rejected", "completed", "failed", "cancelled")
 
 
-@check("confirm.unavailable", "CNF-001", "CNF-005", "CNF-006", "CNF-052", "DSC-005",
+@check("confirm.unavailable", "CNF-001", "CNF-005", "CNF-006", "CNF-052", "CNF-057", "DSC-005",
        features=[CONFIRM], roles=("erase",), needs=[Ability.PEER])  # fmt: skip
 async def unavailable(t: Talk) -> None:
     """Work for an agent never runs unconfirmed, and only persons named by the policy are asked."""
@@ -21,7 +21,8 @@ async def unavailable(t: Talk) -> None:
     broke = answer.stanza_conditions in (["internal-server-error"], ["undefined-condition"])
     if accepted is None:
         t.holds_error("CNF-005", answer, "not-allowed", "confirmation-unavailable")
-        t.hold("CNF-052", True, "it is refused before it is accepted")
+        for id_ in ("CNF-052", "CNF-057"):
+            t.hold(id_, True, "it is refused before it is accepted")
     else:
         # It finds out only now that we are not a person; or it asks somebody whom its policy names.
         _, decided = await next_event(t, accepted.task, *_DECIDED)
@@ -32,6 +33,8 @@ async def unavailable(t: Talk) -> None:
         said = [type(one).xml.local for one in conditions]
         right = not ends or said == ["confirmation-unavailable"]
         t.hold("CNF-052", right, "rejected with <confirmation-unavailable/>", ", ".join(said))
+        may = not ends or (decided.failure is not None and decided.failure.repeatable)
+        t.hold("CNF-057", may, "repeatable='true': nothing has run")
     t.hold("CNF-001", not ran, "a question, or a refusal, before it runs", answer)
     expected = "the same with a field in our disco#info that nobody knows"
     t.hold("DSC-005", not broke, expected, answer)

@@ -8,6 +8,7 @@ from conformance.stanzas import Received
 from conformance.talk import Talk
 from xep.disco import ItemsQuery
 from xep.fluux_agent.skills import NAMESPACE, SkillDescription, SkillsQuery
+from xep.result_sets import NAMESPACE as RSM
 from xep.result_sets import ResultSet
 
 PUBSUB = "http://jabber.org/protocol/pubsub"
@@ -58,6 +59,13 @@ async def listed(t: Talk) -> None:
     t.hold("SKL-001", len(elements) == len(names), "each <skill/> as its schema says", answer)
     schemas = answer.tree.findall(f".//{{{NAMESPACE}}}schema")
     t.hold("SKL-005", not schemas, "no schemas in a list", answer)
+    asked = (
+        f"<query xmlns='{NAMESPACE}' schemas='true'><set xmlns='{RSM}'><max>3</max></set></query>"
+    )
+    answer = await t.iq("get", asked)
+    query = t.decoded("SKL-005", answer, SkillsQuery, "the skills with their schemas")
+    ok = all(any(one.direction == "input" for one in skill.schemas) for skill in query.skills)
+    t.hold("SKL-005", ok and bool(query.skills), "an input schema in each skill", answer)
 
 
 @check("skills.executable", "SKL-001", roles=("hidden",))

@@ -8,6 +8,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Awaitable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -133,9 +134,11 @@ class Peer:
 
     async def cancelled(self, within: float) -> None:
         """Record whether the work delegated to us is cancelled, if we have accepted it."""
-        gone = await self.t.quiet(
-            lambda s: s.head.sole_child == Cancel.xml.tag and self.task in s.xml, within
-        )
+        gone: Received | None = None
+        with suppress(BlockedError):
+            gone = await self.t.next(
+                lambda s: s.head.sole_child == Cancel.xml.tag and self.task in s.xml, within=within
+            )
         self.t.hold("DLG-016", gone is not None, f"<cancel/> of {self.task}", "none came")
         if "COM-003" in self.t.check.observes and gone is not None:
             ok = gone.head.to == self._accepted_at
@@ -339,8 +342,9 @@ async def confirm_up(t: Talk) -> None:
     await asking.peer.done()
 
 
-@check("delegation.confirm-shown", "DLG-020", "SEC-003", features=[DELEGATION, TASKS, CONFIRM],
-       roles=("delegate",), needs=[Ability.PEER], alone=True)  # fmt: skip
+@check("delegation.confirm-shown", "DLG-020", "DLG-032", "SEC-003",
+       features=[DELEGATION, TASKS, CONFIRM], roles=("delegate",), needs=[Ability.PEER],
+       alone=True)  # fmt: skip
 async def confirm_shown(t: Talk) -> None:
     """The principal sees the acting agent, the skill and all parameters, not a peer's words."""
     asking, made, question = await _confirm(t)
@@ -352,6 +356,13 @@ async def confirm_shown(t: Talk) -> None:
     t.hold("DLG-020", asking.target in _shown(question), "the parameter as it was", question)
     t.hold("SEC-003", _WORDS not in said, "nothing that the peer has written of it", question)
     confirm = t.given(question, Confirm, "The question")
+    ok = confirm.agent is not None and str(confirm.agent) == asking.peer.address
+    t.hold("DLG-032", ok, f"the attribute agent with {asking.peer.address}", question)
+    digest = "" if confirm.hash is None else base64.b64encode(confirm.hash.digest).decode()
+    t.hold("DLG-032", digest == asking.hash, f"the digest {asking.hash}", question)
+    action = (confirm.action.type, [(one.name, one.text) for one in confirm.action.params])
+    ok = action == ("shelves.erase", [("target", asking.target)])
+    t.hold("DLG-032", ok, "the action as it was", question)
     await t.iq("set", f"<decision xmlns='{CONFIRMATION}' id='{confirm.id}' value='deny'/>")
     await asking.peer.done()
 

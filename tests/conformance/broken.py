@@ -23,6 +23,7 @@ DEFECTS = {
     "a field is missing": "DSC-004",
     "skills in another order": "SKL-001",
     "schemas in the list": "SKL-005",
+    "schemas of one skill at a time": "SKL-005",
     "no schema": "SKL-004",
     "schema that does not match": "SKL-004",
     "schema of no type": "SKL-006",
@@ -36,6 +37,7 @@ DEFECTS = {
     "other nodes of items": "SKL-014",
     # Execution
     "any earlier task": "EXE-001",
+    "any version": "EXE-028",
     "texts are trimmed": "EXE-002",
     "no booleans in digits": "EXE-002",
     "an array of one is a text": "EXE-003",

@@ -338,6 +338,7 @@ class SmallAgent:
         if self.defect == "skills in another order":
             shown = shown[::-1]
         whole = query.skill is not None or self.defect == "schemas in the list"
+        whole = whole or (query.schemas and self.defect != "schemas of one skill at a time")
         whole = whole and self.defect != "no schema"
         return SkillsQuery(
             version=version,
@@ -429,7 +430,14 @@ class SmallAgent:
         texts = {name: tuple(values) for name, values in request.texts().items()}
         if self.defect == "the order of parameters is content":
             texts = {str(i): (one.name, one.text) for i, one in enumerate(request.params)}
-        head = (request.skill, request.mode, request.priority, request.context, request.thread)
+        head = (
+            request.skill,
+            request.version,
+            request.mode,
+            request.priority,
+            request.context,
+            request.thread,
+        )
         if self.defect == "the mode is no content":
             head = (request.skill, request.priority, request.context, request.thread)
         json = None if request.json_params is None else bytes(request.json_params.json)
@@ -443,6 +451,8 @@ class SmallAgent:
             raise errors.delegation_unavailable()
         if request.earlier and broken != "any earlier task":
             raise errors.unknown_task()
+        if request.version not in (None, "1.0.0") and broken != "any version":
+            raise errors.unknown_skill()
         if request.mode == "async" and broken != "async runs at once":
             raise errors.mode_unavailable("There are no tasks here.")
         deadline = request.deadline

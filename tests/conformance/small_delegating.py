@@ -45,6 +45,8 @@ DEFECTS = {
     "words of agents count": "DLG-029",
     "decides without a digest": "DLG-019",
     "hides who acts": "DLG-020",
+    "does not name who acts": "DLG-032",
+    "a digest of its own": "DLG-032",
     "leaves a parameter out": "DLG-020",
     "lets the peer speak": "SEC-003",
     "one language for all": "I18-002",
@@ -314,6 +316,13 @@ class DelegatingAgent(FurtherAgent):
             "version": "1.0.0",
         }
         digest = base64.b64encode(hashlib.sha256(rfc8785.dumps(digested)).digest()).decode()
+        acting, skill = "", "conformance.delegate"
+        if work.peer:  # the question of the peer is passed up
+            skill = asked.action.type
+            named_agent = self.defect != "does not name who acts"
+            acting = f" agent='{work.peer}'" if named_agent else ""
+            if asked.hash is not None and self.defect != "a digest of its own":
+                digest = base64.b64encode(asked.hash.digest).decode()
         who = "" if self.defect == "hides who acts" else f"{work.peer} wants to do "
         body = f"{who}{asked.action.type} with {params}. Answer yes or no before {written}."
         body = f"{body} {said}" if self.defect == "lets the peer speak" else body
@@ -322,8 +331,8 @@ class DelegatingAgent(FurtherAgent):
             f"<message from='{SELF}' to='{_bare(work.person)}' type='chat'>"
             f"<body xml:lang='en'>{escape(body)}</body><thread>{work.thread or work.id}</thread>"
             f"<confirm xmlns='{CONFIRM}' id='{work.ours_asked}' task='{work.id}'"
-            f" principal='{_bare(work.person)}'>"
-            f"<action type='conformance.delegate' version='1.0.0'>{named}</action>"
+            f" principal='{_bare(work.person)}'{acting}>"
+            f"<action type='{skill}' version='1.0.0'>{named}</action>"
             f"<hash xmlns='{HASHES}' algo='sha-256'>{digest}</hash>"
             f"<expires>{written}</expires></confirm></message>"
         )

@@ -40,6 +40,7 @@ DEFECTS = {
     "the trace is new": "DLG-008",
     "only the sender's skills": "DLG-009",
     "budgets grow": "DLG-013",
+    "deadlines grow": "DLG-013",
     "no budgets": "DLG-014",
     "nothing was spent": "DLG-015",
     "failures as they came": "DLG-021",
@@ -227,7 +228,9 @@ class FurtherAgent(SmallAgent):
             passed += f"<param name='for'>{escape(stanza.sender or '')}</param>"
         number = next(self._numbers)
         thread = "ours" if broken == "one thread for all" else f"thread-{number}"
-        head = f"skill='echo' request='r-{number}' thread='{thread}' deadline='{_LATE}'"
+        end = request.deadline.isoformat().replace("+00:00", "Z") if request.deadline else _LATE
+        end = _LATE if broken == "deadlines grow" else end
+        head = f"skill='echo' request='r-{number}' thread='{thread}' deadline='{end}'"
         answer = await self._ask(
             params["peer"], f"<execute xmlns='{EXECUTE}' {head}>{passed}</execute>"
         )

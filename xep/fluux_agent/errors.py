@@ -272,6 +272,12 @@ def unknown_skill() -> StanzaError:
     )
 
 
+def unknown_skill_version(version: str) -> StanzaError:
+    """Return ``item-not-found``: the requester has the skill, in another version than was named."""
+    text = f"This skill has the version {version} now. Look at it again before you execute it."
+    return StanzaError("item-not-found", text, application=(UnknownSkill(),))
+
+
 def mode_unavailable(mode: str) -> StanzaError:
     """Return ``feature-not-implemented``: the requested mode is not available."""
     return StanzaError(

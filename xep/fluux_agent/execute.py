@@ -57,7 +57,7 @@ class Earlier(Payload, frozen=True, kw_only=True):
 
 
 class Execute(Payload, frozen=True, kw_only=True):
-    """A request to run ``skill``.
+    """A request to run ``skill``, in ``version`` if one is named.
 
     ``mode``: ``inline`` requests the result in the answer to this IQ, ``async`` a task, ``auto``
     leaves it to the agent. ``request`` is the caller's own id, which identifies repetitions.
@@ -69,6 +69,7 @@ class Execute(Payload, frozen=True, kw_only=True):
     xml = Name(NAMESPACE, "execute")
 
     skill: Annotated[str, Attr()]
+    version: Annotated[str | None, Attr()] = None
     mode: Annotated[Literal["auto", "inline", "async"], Attr()] = "auto"
     request: Annotated[str | None, Attr()] = None
     deadline: Annotated[datetime | None, Attr()] = None

@@ -52,7 +52,7 @@ from component.tasks.protocol import Notice
 from xep.binding import ContentError, encode, read
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm
-from xep.fluux_agent.errors import GrantRequired, Retry
+from xep.fluux_agent.errors import GrantRequired, Retry, UnknownSkill
 from xep.fluux_agent.execute import Accepted, Execute, Result
 from xep.fluux_agent.task import Task
 from xep.jid import JID
@@ -115,6 +115,7 @@ class PeerCalls:
         self.reach.check(peer.name)
         sender = canonical_address(JID.parse(context.address))
         new, execute = new_call(peer, skill, arguments, context, sender)
+        execute = msgspec.structs.replace(execute, version=self._version(context.skill))
         left = await self.left(context)
         try:
             if self._needs_no_row(peer, skill, context):
@@ -166,6 +167,14 @@ class PeerCalls:
             )
         raise error_of(outcome, peer.name)
 
+    def _version(self, name: str) -> str | None:
+        """Return the version of a skill here that its peer has named; so no other one runs than
+        was shown to a model or a person.
+        """
+        skill = self._kernel.environment.catalog.registry.get(name)
+        version: str | None = None if skill is None else skill.claims.get("version")
+        return version
+
     def _result(self, peer: Peer, called: str, result: Result) -> SkillResult:
         """Return a result as that of the skill here. Raises RemoteError: it is one of another
         skill, or does not fit the schema that the peer declares.
@@ -211,6 +220,8 @@ class PeerCalls:
                 self._demanding.add(peer.name)
             if isinstance(error.application[0], GrantRequired | Retry):
                 return error
+            if isinstance(error.application[0], UnknownSkill):
+                self.reach.outdated(peer.name)
             failure = failure_of(error)
             await self.receipts.ended(call, failure)
             raise error_of(failure, peer.name) from None

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from component.features.peers.conformance_fixtures import ConformanceFixtures
 
 
+def _nothing() -> None:
+    pass
+
+
 class PeersFeature(Feature):
     """The peers of the settings."""
 
@@ -65,6 +69,8 @@ class PeersFeature(Feature):
         )
 
         peers, names = self.settings.peer, kernel.environment.catalog.registry.names
+        changed = {source.name: source.changed for source in sources}
+        calls.reach.outdated = lambda peer: changed.get(f"peer.{peer}", _nothing)()
         return Opened(
             handlers=(calls, GrantHandler(grants)),
             nodes=(KeysNode(kernel.storage, agents),),

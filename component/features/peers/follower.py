@@ -39,7 +39,7 @@ from component.tasks.rows import parts_of
 from xep.binding import encode, read
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm, Decision
-from xep.fluux_agent.errors import GrantRequired, Retry
+from xep.fluux_agent.errors import GrantRequired, Retry, UnknownSkill
 from xep.fluux_agent.execute import Accepted, Execute, Output, Result
 from xep.fluux_agent.task import Cancel, Failure, InputAnswer, Progress, Task, Tasks
 from xep.jid import JID
@@ -426,6 +426,8 @@ class Follower:
         if isinstance(condition, GrantRequired) and await self._identify(call):
             return 0.0
         if condition is not None and call.state == "unanswered":
+            if isinstance(condition, UnknownSkill):
+                self._reach.outdated(call.peer)
             await self._end(call, failure_of(error, unknown=False))
             return None
         if condition is not None:

@@ -4,7 +4,7 @@ Calls that are stored are repeated until `unreachable_s` or the deadline. When s
 row have got no answer, new calls fail at once, for half a minute at a time, and admins are told.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import anyio
@@ -27,12 +27,14 @@ class Reach:
 
     Attributes:
         is_connected: set while there is a session with the server.
+        outdated: called with the name of a peer that does not know a skill which it has offered.
     """
 
     def __init__(self) -> None:
         self._breakers: dict[str, Breaker] = {}
         self._turns: dict[str, anyio.CapacityLimiter] = {}
         self.is_connected = anyio.Event()
+        self.outdated: Callable[[str], None] = lambda _peer: None
 
     def disconnected(self) -> None:
         """Note that there is no session."""

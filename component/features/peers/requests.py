@@ -31,8 +31,11 @@ from xep.fluux_agent.errors import (
     Denied,
     Helps,
     HopsExceeded,
+    Internal,
     Loop,
     OutcomeUnknown,
+    RemoteFailure,
+    Timeout,
 )
 from xep.fluux_agent.execute import Execute, Params, Result
 from xep.fluux_agent.task import Failure, Question
@@ -48,6 +51,11 @@ _PASSED_UP: Final = (
     *(Denied, DeadlineExpired, BudgetExhausted, OutcomeUnknown, Loop, HopsExceeded),
 )
 """The conditions that say more to a caller than that something failed further on (DLG-021)."""
+
+_MAY_HAVE_RUN: Final = (Timeout, Internal, OutcomeUnknown, RemoteFailure)
+"""The conditions of errors after which a peer may have done something, unless their type says that
+it has not.
+"""
 
 
 def delegation_of(context: Context, sender: JID, peer: JID) -> Delegation:
@@ -74,11 +82,13 @@ def new_call(
     RemoteError.
     """
     to = JID.parse(peer.jid)
-    left = context.remaining()
+    now, left = system.now(), context.remaining()
     seconds = peer.timeout_s if left is None else min(peer.timeout_s, left)
-    # Whole seconds: the deadline has to be read from the XML as it was written.
-    deadline = system.now() + timedelta(seconds=seconds)
-    deadline = deadline.replace(microsecond=0) + timedelta(seconds=1)
+    deadline = now + timedelta(seconds=seconds)
+    if context.deadline is not None:
+        deadline = min(deadline, context.deadline)
+    # In whole seconds, like the expiry of a grant, and not later than it may be (DLG-013).
+    deadline = deadline.replace(microsecond=0)
     execute = Execute(
         skill=skill,
         mode="auto",
@@ -196,7 +206,10 @@ def failure_of(error: StanzaError, *, unknown: bool = False) -> Failure:
 
     `unknown` says that the peer may have run the skill in spite of it.
     """
-    failure = Failure.of(error, repeatable=not unknown)
+    has_run = error.type != "wait" and isinstance(
+        error.application[0] if error.application else None, _MAY_HAVE_RUN
+    )
+    failure = Failure.of(error, repeatable=not unknown and not has_run)
     return msgspec.structs.replace(failure, receipt=receipt_in(error))
 
 

@@ -44,6 +44,10 @@ _VALID: Final = {
     "one-agent": ("DLG-003", "B asks for Alice.", written(B)),
     "two-agents": ("DLG-003", "B asks for Alice, and A has asked B.", written(A, B)),
     "last-hop": ("DLG-005", "The path is as long as it may be.", written(A, B, hops="2")),
+    "other-agent-of-component": (
+        *("DLG-004", "Another agent of the component of C has asked B."),
+        written(f"other@{_DOMAIN}", B),
+    ),
     "all-limits": (
         "DLG-023",
         "There are budgets and a trace.",

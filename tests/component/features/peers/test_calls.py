@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -10,17 +11,21 @@ import anyio
 import msgspec
 import pytest
 
+from component import system
+from component.features.peers.requests import failure_of
 from component.skills import Context, Skill, skill
 from tests.component.features.peers.scripted import ScriptedAgent, described
 from tests.kit import Kit, Peer, anyio_backend, service
 from tests.kit.xmpp import body, parse
 from xep.binding import encode
+from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm
 from xep.fluux_agent.errors import BudgetExhausted
 from xep.fluux_agent.execute import Accepted, Execute, Param, Result, Usage
 from xep.fluux_agent.skills import Annotations, SkillsQuery
 from xep.fluux_agent.task import Cancel, Task
 from xep.stanza import Incoming
+from xep.stanza_error import StanzaError
 
 __all__ = ["anyio_backend"]
 pytestmark = pytest.mark.anyio
@@ -356,7 +361,9 @@ async def with_scripted(
     """A service A that uses the skills of an agent that the test plays, and a person of A."""
     # People are asked to confirm only what the test says.
     policy = {"policy": {"confirm": more.pop("confirm", "never")}}
-    async with service(tmp_path / "a", settings("a", using("b", **more)) | policy) as a:
+    skills = more.pop("skills", ())
+    a_settings = settings("a", using("b", **more)) | policy
+    async with service(tmp_path / "a", a_settings, skills=skills) as a:
         safe = Annotations(read_only=True, destructive=False)
         b = ScriptedAgent(a, "agent.b.example", [described(n, annotations=safe) for n in names])
         await a.advance(700)  # the next attempt to ask for its skills
@@ -408,3 +415,59 @@ async def test_peers_are_changed_while_the_service_runs(tmp_path: Path) -> None:
         await a.reload(settings("a"))
         listed = await romeo.iq("get", encode(SkillsQuery(search="b.")))
         assert listed.require(SkillsQuery).skills == ()
+
+
+async def test_a_call_has_the_version_that_was_shown_and_a_refusal_is_followed_by_a_look(
+    tmp_path: Path,
+) -> None:
+    async with with_scripted(tmp_path, "x") as (a, b, romeo):
+        b.skills = tuple(msgspec.structs.replace(each, version="1.1.0") for each in b.skills)
+        b.version = "2"
+        b.results["x"] = errors.unknown_skill_version("1.1.0")
+        task = await run(romeo, "b.x")
+        assert conditions(task) == ["remote-failure"]
+        assert b.executed[-1].version == described("x").version
+        await a.advance(5)
+        b.results["x"] = Result(skill="x")
+        assert (await run(romeo, "b.x")).state == "completed"
+        assert b.executed[-1].version == "1.1.0"
+
+
+@skill(open_world=False, destructive=False, durable=True)
+async def outer(context: Context) -> str:
+    """Let a peer do it, as a task of this one."""
+    await context.wait([await context.start("b.x")])
+    return "done"
+
+
+@pytest.mark.parametrize("name", ["b.x", "outer"])
+async def test_the_deadline_of_a_call_is_not_after_that_of_the_work(
+    tmp_path: Path, name: str
+) -> None:
+    # Nobody is asked about what changes nothing.
+    more = {"read_only": ["x"]} if name == "outer" else {}
+    async with with_scripted(tmp_path, "x", skills=[outer], **more) as (_, b, romeo):
+        end = (system.now() + timedelta(seconds=90)).replace(microsecond=300_000)
+        answer = await romeo.iq("set", encode(Execute(skill=name, deadline=end)))
+        if answer.payload(Accepted) is not None:
+            assert (await ended(romeo)).state == "completed"
+        sent = b.executed[-1].deadline
+        assert sent is not None
+        assert end - timedelta(seconds=1) <= sent <= end
+
+
+@pytest.mark.parametrize(
+    ("error", "repeatable"),
+    [
+        (errors.timed_out(repeatable=False), False),
+        (errors.timed_out(repeatable=True), True),
+        (errors.internal(), False),
+        (errors.forbidden("No."), True),
+        (errors.unknown_skill(), True),
+    ],
+)
+def test_what_a_peer_may_have_done_is_not_to_be_repeated(
+    error: StanzaError, repeatable: bool
+) -> None:
+    assert failure_of(error).repeatable == repeatable
+    assert not failure_of(error, unknown=True).repeatable

@@ -728,3 +728,17 @@ async def test_a_database_that_refuses_is_to_be_asked_again_and_nothing_has_run(
             assert error.application == (errors.Retry(after=5),)
             assert "secret" not in error.text
     assert ran == [1]
+
+
+@each_kind
+async def test_another_version_than_the_caller_has_read_does_not_run(kind: Kind) -> None:
+    world = World([kind(lambda: "done")])
+    async with world.running():
+        read = Execute(skill="it", version="1.0.0", request="r-1")
+        assert output(result(Result, await world.asked(read)))[1] == "done"
+        error = error_of(await world.asked(Execute(skill="it", version="0.9.0")))
+        assert (error.condition, error.application) == ("item-not-found", (errors.UnknownSkill(),))
+        assert "version 1.0.0 now" in error.text
+        # The version is a part of the content.
+        other = Execute(skill="it", request="r-1")
+        assert error_of(await world.asked(other)).condition == "conflict"
