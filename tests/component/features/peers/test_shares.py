@@ -1,6 +1,6 @@
 """What is left of a grant: asked before work begins, set aside for it, and given back."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from decimal import Decimal
@@ -12,11 +12,13 @@ import pytest
 
 from component import system
 from component.features.peers import grant_rows
-from component.grants import Budget, Grant, digest, write_grant
+from component.grants import Budget, Grant, SigningKey, digest, write_grant
+from component.grants.grant import Confirmation
 from component.models.protocol import Completion
 from component.models.protocol import Usage as ModelUsage
 from component.skills import Context, Skill, skill
 from component.store import Storage
+from tests.component.features.peers.scripted import ScriptedAgent
 from tests.component.features.peers.test_calls import ended, settings, text_of, used_by, using
 from tests.component.features.peers.test_grant_rows import issue
 from tests.component.features.peers.test_grants import (
@@ -33,7 +35,7 @@ from tests.component.features.peers.test_incoming import condition
 from tests.component.features.task_commands.stored import insert
 from tests.kit import Kit, Peer, anyio_backend, service
 from tests.kit.model import Script
-from xep.binding import encode
+from xep.binding import Payload, encode
 from xep.fluux_agent.delegation import Delegation
 from xep.fluux_agent.execute import Accepted, Execute, Result
 from xep.fluux_agent.grant import GrantStatus, SignedGrant
@@ -58,6 +60,21 @@ async def dear(context: Context) -> str:
     return "paid"
 
 
+def executing(
+    name: str, chain: Sequence[str], via: Sequence[str], usd: str, **more: Any
+) -> Execute:
+    """A request for a skill with a chain of grants and a budget."""
+    delegation = Delegation(
+        origin=JID.parse("romeo@a.example"),
+        max_hops=4,
+        budget_usd=Decimal(usd),
+        via=tuple(map(JID.parse, via)),
+        grants=tuple(SignedGrant(jws=each) for each in chain),
+    )
+    deadline = (system.now() + timedelta(seconds=300)).replace(microsecond=0)
+    return Execute(skill=name, deadline=deadline, delegation=delegation, **more)
+
+
 class Middle:
     """An agent that has a grant of A, and passes its budget on as often as it likes."""
 
@@ -67,37 +84,34 @@ class Middle:
         self.written = written
         self._made = 0
 
-    async def ask(self, name: str, usd: str, mode: Any = "auto", **more: Any) -> Incoming:
-        """Execute a skill of C with a new grant that has a budget; `again` with the last one."""
-        self._made += not more.pop("again", False)
-        child = msgspec.structs.replace(
+    def child(self, parent: str, issuer: str, audience: str, usd: str) -> Grant:
+        """A grant that follows from another one, which has a budget."""
+        return msgspec.structs.replace(
             self._root,
-            iss=BOT,
-            aud=AGENT_C,
+            iss=issuer,
+            aud=audience,
             depth=1,
             jti=f"child-{self._made}",
-            par=digest(self.written),
+            par=digest(parent),
             cnf=None,
             budget=Budget(usd=Decimal(usd)),
         )
-        chain = (self.written, write_grant(child, BOT_KEY))
-        delegation = Delegation(
-            origin=JID.parse("romeo@a.example"),
-            max_hops=4,
-            budget_usd=Decimal(usd),
-            via=(JID.parse(AGENT_A), JID.parse(BOT)),
-            grants=tuple(SignedGrant(jws=each) for each in chain),
-        )
-        deadline = (system.now() + timedelta(seconds=300)).replace(microsecond=0)
-        execute = Execute(skill=name, mode=mode, deadline=deadline, delegation=delegation, **more)
-        return await self._bot.iq("set", encode(execute))
+
+    async def ask(self, name: str, usd: str, mode: Any = "auto", **more: Any) -> Incoming:
+        """Execute a skill of C with a new grant that has a budget; `again` with the last one."""
+        self._made += not more.pop("again", False)
+        child = write_grant(self.child(self.written, BOT, AGENT_C, usd), BOT_KEY)
+        asked = executing(name, (self.written, child), (AGENT_A, BOT), usd, mode=mode, **more)
+        return await self._bot.iq("set", encode(asked))
 
 
 @asynccontextmanager
-async def middle(tmp_path: Path, *skills: Skill) -> AsyncIterator[tuple[Kit, Kit, Peer, Middle]]:
+async def middle(
+    tmp_path: Path, *skills: Skill, **claims: Any
+) -> AsyncIterator[tuple[Kit, Kit, Peer, Middle]]:
     """Services A and C, and an agent between them with a grant of A for 50 cents."""
     async with with_bot(tmp_path, *skills, asks_back="always") as (a, c, bot):
-        root, _ = await first_grant(a, budget=Budget(usd=Decimal("0.50")))
+        root, _ = await first_grant(a, budget=Budget(usd=Decimal("0.50")), **claims)
 
         def store(database: Any) -> str:
             insert(database, "t-1")
@@ -128,6 +142,46 @@ async def test_a_budget_that_was_granted_twice_is_spent_once(tmp_path: Path) -> 
         await c.advance(2)
         assert await left_of(a, agent.written) == Decimal("0.50")
         assert (await agent.ask("hold", "0.50", "async")).payload(Accepted) is not None
+
+
+class Granting(ScriptedAgent):
+    """An agent that has made a grant, of which five cents are left."""
+
+    def __init__(self, kit: Kit, domain: str) -> None:
+        super().__init__(kit, domain, ())
+        self.asked: list[tuple[str, GrantStatus]] = []
+
+    def _answer(self, stanza: Incoming) -> Payload | None:
+        asked = stanza.payload(GrantStatus)
+        if asked is None:
+            return super()._answer(stanza)
+        self.asked.append((stanza.type or "", asked))
+        return msgspec.structs.replace(asked, state="active", budget_usd=Decimal("0.05"))
+
+
+async def test_the_agent_before_the_last_one_keeps_account_of_its_grant(tmp_path: Path) -> None:
+    key = SigningKey.of(b"e" * 32)
+    claims = {"aud": "assistant@agent.e.example", "cnf": Confirmation(jwk=key.public)}
+    async with middle(tmp_path, budget_of, **claims) as (a, c, bot, agent):
+        e = Granting(c, "agent.e.example")
+        of_e = agent.child(agent.written, claims["aud"], BOT, "0.40")
+        of_e = msgspec.structs.replace(of_e, depth=1, cnf=Confirmation(jwk=BOT_KEY.public))
+        second = write_grant(of_e, key)
+        of_bot = msgspec.structs.replace(agent.child(second, BOT, AGENT_C, "0.30"), depth=0)
+        third = write_grant(of_bot, BOT_KEY)
+        via = (AGENT_A, claims["aud"], BOT)
+        asked = executing("budget_of", (agent.written, second, third), via, "0.30")
+        answer = await bot.iq("set", encode(asked))
+        assert text_of(answer.require(Result)) == "0.05"
+        while len(e.asked) < 2:
+            await c.advance(1)
+        wanted, given_back = e.asked
+        assert wanted == (
+            "set",
+            GrantStatus(digest=digest(second), child=digest(third), budget_usd=Decimal("0.30")),
+        )
+        assert given_back[1].budget_usd == 0
+        assert await left_of(a, agent.written) == Decimal("0.50"), "it was asked, and keeps all"
 
 
 async def test_a_grant_pays_for_one_request(tmp_path: Path) -> None:
