@@ -25,6 +25,7 @@ REFUSED = "mallory@elsewhere.example"
 _PEER = f"""[[peer]]
 name = "kit"
 jid = "{{}}"
+skills = ["echo"]
 offers = ["conformance.*"]
 origins = ["{USERS}"]
 """

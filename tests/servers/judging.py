@@ -23,6 +23,7 @@ TESTER = "tester.localhost"
 PEER = {
     "name": "kit",
     "jid": f"peer@{TESTER}",
+    "skills": ["echo"],
     "offers": ["conformance.*"],
     "origins": [TESTER, "localhost"],
 }

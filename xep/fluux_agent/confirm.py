@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -16,6 +16,8 @@ from xep.jid import JID
 NAMESPACE: Final = f"{AGENT}#confirm"
 LARGEST_EXACT: Final = 2**53 - 1
 """Up to here every JSON reader sees the same integer (RFC 7493 §2.2)."""
+_PRECISIONS: Final = ("auto", "seconds", "milliseconds", "microseconds")
+"""How precisely programs write times, by the names of `datetime.isoformat`."""
 
 
 class ActionParam(Payload, frozen=True, kw_only=True):
@@ -98,13 +100,37 @@ def digest_of(agent: JID, confirm: Confirm) -> bytes:
     `agent` sends; a value that is missing counts as null. Raises ValueError if a parameter has no
     RFC 8785 form.
     """
+    expires = confirm.expires
+    return _digest(agent, confirm, None if expires is None else format_datetime(expires))
+
+
+def has_digest(agent: JID, confirm: Confirm) -> bool:
+    """Return whether the digest in a message that `agent` has sent is right. How exactly the time
+    was written in it is not known any more, so each usual form is tried. Raises ValueError as
+    `digest_of` does.
+    """
+    at, given = confirm.expires, confirm.hash
+    texts: set[str | None] = {None}
+    if at is not None:
+        utc = at.astimezone(UTC).replace(tzinfo=None)
+        texts = {f"{utc.isoformat(timespec=each)}Z" for each in _PRECISIONS if _fits(utc, each)}
+    return given is not None and any(
+        _digest(agent, confirm, text) == given.digest for text in texts
+    )
+
+
+def _fits(at: datetime, precision: str) -> bool:
+    """Return whether a time written with a precision is still the same."""
+    return datetime.fromisoformat(at.isoformat(timespec=precision)) == at
+
+
+def _digest(agent: JID, confirm: Confirm, expires: str | None) -> bytes:
     import rfc8785  # noqa: PLC0415 - only who confirms something pays for it
 
-    expires = confirm.expires
     covered = {
         "agent": str(agent.bare),
         "confirmation": confirm.id,
-        "expires": None if expires is None else format_datetime(expires),
+        "expires": expires,
         "params": parameters_of(confirm.action),
         "principal": None if confirm.principal is None else str(confirm.principal),
         "skill": confirm.action.type,

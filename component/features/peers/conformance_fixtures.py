@@ -12,6 +12,7 @@ from component.agent_addresses import canonical_address
 from component.budget.protocol import Amount
 from component.config.peers import Peer
 from component.features.peers.calls import PeerCalls
+from component.policy.globs import pattern
 from component.skills.context import Context
 from component.skills.declare import own_skill
 from component.skills.errors import RemoteError, SkillError
@@ -51,15 +52,17 @@ class ConformanceFixtures:
             """Let another agent return a text, by its skill `echo`, and return its answer.
 
             Args:
-                peer: The address of the agent: that of a `[[peer]]` in the settings.
+                peer: The address of the agent: that of a `[[peer]]` whose `skills` include `echo`.
                 text: What to say back.
             """
             try:
                 found = self._peers.get(canonical_address(JID.parse(peer)))
             except JIDError as error:
                 raise SkillError(f"{peer} is not an address: {error}") from None
-            if found is None:
-                raise SkillError(f"{peer} is not the jid of a [[peer]] in the settings.")
+            if found is None or pattern(found.skills).fullmatch(_ECHO) is None:
+                raise SkillError(
+                    f"{peer} is not the jid of a [[peer]] with {_ECHO!r} in its skills."
+                )
             invoke = self._calls().invoke_of(found, _ECHO)
             result: SkillResult = await invoke({"text": text}, context)
             return result

@@ -31,9 +31,11 @@ from xep.fluux_agent.confirm import (
     ActionParams,
     Confirm,
     digest_of,
+    has_digest,
     parameters_of,
 )
 from xep.fluux_agent.errors import InvalidParam, TooBig
+from xep.hashes import Hash
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
@@ -187,6 +189,26 @@ def test_parameters_that_are_no_object_have_no_digest(text: bytes) -> None:
     )
     with pytest.raises(ValueError):  # noqa: PT011 - whatever says so
         digest_of(AGENT, confirm)
+
+
+@pytest.mark.parametrize("microsecond", [0, 500_000, 123_000, 123_456])
+@pytest.mark.parametrize("precision", ["auto", "seconds", "milliseconds", "microseconds"])
+def test_a_digest_is_right_however_precisely_its_time_is_written(
+    precision: str, microsecond: int
+) -> None:
+    at = datetime(2026, 12, 1, 8, 15, 0, microsecond, tzinfo=UTC)
+    text = at.replace(tzinfo=None).isoformat(timespec=precision) + "Z"
+    confirm = Confirm(id="c", action=Action(type="a"), expires=datetime.fromisoformat(text))
+    covered = (
+        f'{{"agent":"agent.example.com","confirmation":"c","expires":"{text}","params":{{}},'
+        '"principal":null,"skill":"a","task":null,"version":null}'
+    )
+    digest = Hash(algo="sha-256", digest=hashlib.sha256(covered.encode()).digest())
+    agent = JID.parse("agent.example.com")
+    assert has_digest(agent, msgspec.structs.replace(confirm, hash=digest))
+    other = msgspec.structs.replace(digest, digest=bytes(32))
+    assert not has_digest(agent, msgspec.structs.replace(confirm, hash=other))
+    assert not has_digest(agent, confirm)
 
 
 def test_the_seed_has_a_digest_too() -> None:

@@ -31,7 +31,7 @@ OFFERED: dict[str, Any] = {
     "conformance": {"enabled": True},
     "peer": [
         {"name": "kit", "jid": "agent.montague.example", "offers": ["conformance.*"]},
-        {"name": "other", "jid": "bot@agent.other.example"},
+        {"name": "other", "jid": "bot@agent.other.example", "skills": ["echo"]},
     ],
 }
 
