@@ -134,12 +134,12 @@ class Policy:
             for jid in read.jids(f"peer.{peer.name}.jid", (peer.jid,)) or ()
         }
         self._names = [peer.name for peer in peers]
+        self._peer_names = frozenset(self._names)
         self._concurrency = [peer.concurrency for peer in peers]
         self._needs_grant = [peer.requires_grant for peer in peers]
         self._offers = [pattern(peer.offers) for peer in peers]
         self._delegates = [pattern(peer.delegates) for peer in peers]
         self._origins = [read.domains(f"peer.{peer.name}.origins", peer.origins) for peer in peers]
-        self._of_peers = pattern(f"{peer.name}.*" for peer in peers)
         lists = {"agent": (allowed_jids, allowed_domains)} | {
             f"policy.rules[{index}]": (rule.allowed_jids, rule.allowed_domains)
             for index, rule in enumerate(rules)
@@ -181,7 +181,7 @@ class Policy:
             return False
         if view < 0:
             offered = self._offers[-1 - view].fullmatch(skill)
-            return offered is not None and self._of_peers.fullmatch(skill) is None
+            return offered is not None and not self.is_of_peer(skill)
         kept = len(skill) <= _MAX_CACHED_CHARACTERS
         demand = self._demand(skill) if kept else self._find_demand(skill)
         return view & demand == demand
@@ -190,6 +190,11 @@ class Policy:
     def has_peers(self) -> bool:
         """Whether there is any agent elsewhere that may delegate work."""
         return bool(self._peers)
+
+    def is_of_peer(self, skill: str) -> bool:
+        """Whether this is the name of a skill of a peer."""
+        peer, dot, _ = skill.partition(".")
+        return bool(dot) and peer in self._peer_names
 
     def is_peer(self, principal: JID) -> bool:
         """Whether this bare JID is an address of a peer."""
