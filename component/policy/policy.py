@@ -21,6 +21,11 @@ computed for one view (a list of skills, its version hash) hold for all of them.
 if the principal is admitted, bit 1 if it is an account, bit n + 2 if it passes rule n. The view of
 peer n is -1 - n."""
 
+ASKS_PEERS = "peers_ask"
+"""The skill that calls skills of several peers. Peers never see it: by it they could call those
+that only the work for them may use (`PeerRule.delegates`).
+"""
+
 _ADMITTED = 1
 _ACCOUNT = 2
 
@@ -181,7 +186,7 @@ class Policy:
             return False
         if view < 0:
             offered = self._offers[-1 - view].fullmatch(skill)
-            return offered is not None and not self.is_of_peer(skill)
+            return offered is not None and not self.is_of_peer(skill) and skill != ASKS_PEERS
         kept = len(skill) <= _MAX_CACHED_CHARACTERS
         demand = self._demand(skill) if kept else self._find_demand(skill)
         return view & demand == demand

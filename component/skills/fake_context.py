@@ -263,7 +263,14 @@ class _Host(PartialHost):
         return f"{len(self._test.started)}"
 
     async def _do_wait(self, operation: WaitForTasks) -> bytes:
-        return msgspec.json.encode([self._child(task) for task in operation.tasks])
+        found = [self._child(task) for task in operation.tasks]
+        first = next((at for at, one in enumerate(found) if one.success), len(found))
+        if operation.until == "success":
+            left = found[first + 1 :]
+            found[first + 1 :] = [
+                ChildResult(one.task, "cancelled", skill=one.skill) for one in left
+            ]
+        return msgspec.json.encode(found)
 
     async def _do_llm(self, asked: AskModel, check: Callable[[str], object]) -> str:
         if self.skill is not None and CAPABILITY not in self.declared:
@@ -281,10 +288,10 @@ class _Host(PartialHost):
         skill, _ = self._test.started[int(task) - 1]
         outcome = self._children[skill]
         if isinstance(outcome, SkillError):
-            return ChildResult(task, "completed", str(outcome), is_error=True)
+            return ChildResult(task, "completed", str(outcome), is_error=True, skill=skill)
         if isinstance(outcome, Exception):
-            return ChildResult(task, "failed", reason=str(outcome))
-        return ChildResult(task, "completed", outcome)
+            return ChildResult(task, "failed", reason=str(outcome), skill=skill)
+        return ChildResult(task, "completed", outcome, skill=skill)
 
     def _check(self, capability: str, shown: str = "") -> None:
         if self.skill is not None and covers(self.declared, (capability,)) is not None:

@@ -10,7 +10,7 @@ row.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from decimal import Decimal
 from functools import partial
@@ -20,6 +20,7 @@ import anyio
 import msgspec
 import structlog
 
+from component import system
 from component.skills import operations
 from component.skills.calling import call as call_skill
 from component.skills.context import Context
@@ -69,8 +70,16 @@ _FAR_BYTES: Final = 16_000
 """The maximum size of the parts of a delegated result that are inside it, if they can be shared:
 servers limit what they read from each other, to 30 kB a second where nothing else is configured.
 """
+_DEADLINE_S: Final = 1.0
+"""A skill learns of a deadline this much later, so that the task itself fails with it first."""
 _PROGRESS_S: Final = 1.0
 """Progress that is reported more often than this is combined (EVT-013)."""
+
+_EAGER: Final[Mapping[operations.Until, waiters.Eager]] = {
+    "ended": waiters.ENDED,
+    "failure": waiters.FAILURE,
+    "success": waiters.SUCCESS,
+}
 
 _log = structlog.get_logger("component.tasks")
 
@@ -279,6 +288,9 @@ class Run:
         request, skill = self.request, self.skill
         self._skill_task = anyio.get_current_task().id
         context = context_of(request, skill, self, self.task)
+        if self.row is not None and self.row.deadline is not None:
+            left = self.row.deadline / 1000 - system.now().timestamp()
+            context.shorten(max(0.0, left) + _DEADLINE_S)
         access, on_result = self._runtime.skills, self.admitted.on_result
         try:
             access.check(request, skill, "" if self.row is None else self.task)
@@ -516,12 +528,16 @@ class Run:
                 raise Parked
             self._steps.under_way.add(step.name)
 
-    async def _finish(self, step: StepId, result: str) -> Recorded:
-        """Commit how a step ended, even if the run is being stopped."""
+    async def _finish(self, step: StepId, result: str, cancelled: Collection[str] = ()) -> Recorded:
+        """Commit how a step ended, even if the run is being stopped, and with it cancel child tasks
+        that are not needed any more.
+        """
         recorded = Recorded(result, step.input)
 
         def op(tx: Transaction, row: Row) -> None:
             journal.end_step(tx, row, step.name, recorded)
+            if cancelled:
+                changes.cancel_children(tx, row.id, cancelled)
             if row.attempts > 1:  # this run got further than those that were interrupted
                 row.attempts = 1
                 rows.update(tx, row)
@@ -601,13 +617,18 @@ class Run:
     async def _start(self, start: operations.StartTask) -> str:
         step, recorded = await self._find(start)
         if recorded is None:
-            child = await self._child(start)
-            async with self._lock:
-                self._check()
-                if self.row is None:
-                    await self._need_row(announced=False)
-                recorded = await self._create(step, child, start.delay_s)
-                self._steps.done[step.name] = recorded
+            try:
+                child = await self._child(start)
+                async with self._lock:
+                    self._check()
+                    if self.row is None:
+                        await self._need_row(announced=False)
+                    recorded = await self._create(step, child, start.delay_s)
+                    self._steps.done[step.name] = recorded
+            except SkillError as error:
+                # A skill that goes on without this child must not get it when it runs again.
+                await self._finish(step, journal.refused(error))
+                raise
         return journal.result_of(recorded, str)
 
     async def _child(self, start: operations.StartTask) -> Admitted:
@@ -674,23 +695,25 @@ class Run:
 
     async def _wait(self, wait: operations.WaitForTasks) -> bytes:
         step, recorded = await self._find(wait)
-        tasks, eager = wait.tasks, wait.eager
+        tasks, until = wait.tasks, wait.until
         if recorded is None:
             mine = "" if self.row is None else self.row.id
             # A read that goes through the writer, so that it waits while the database is
             # unavailable.
             found = await self._runtime.commit(
-                lambda tx: journal.results_of(tx, mine, tasks, eager=eager), keep_trying=True
+                lambda tx: journal.results_of(tx, mine, tasks, until), keep_trying=True
             )
             if found is None:
 
                 def op(tx: Transaction, row: Row) -> None:
-                    row.waits = waiters.wait_for(tx, row.id, tasks, None, eager=eager)
-                    if eager and journal.results_of(tx, row.id, tasks, eager=True) is not None:
+                    row.waits = waiters.wait_for(tx, row.id, tasks, None, _EAGER[until])
+                    if _EAGER[until] and journal.results_of(tx, row.id, tasks, until) is not None:
                         row.waits = 0
 
                 await self._park_until(op)
-            recorded = await self._finish(step, journal.waited(found, eager=eager))
+            left = [one.task for one in found if not journal.has_ended(one)]
+            cancelled = left if until == "success" else ()
+            recorded = await self._finish(step, journal.waited(found, until), cancelled)
         return journal.json_of(recorded)
 
     async def _wait_for_event(

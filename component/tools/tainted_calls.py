@@ -1,6 +1,6 @@
 """Which arguments of a call strangers may have chosen whose texts the model has read."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 import msgspec
@@ -14,17 +14,13 @@ from component.policy.provenance import (
     reserved,
     texts_in,
 )
-from component.skills import Skill
+from component.skills import Skill, View
 
 _NETWORK: Final = "network:"
 
 
 def with_descriptions(
-    caller: Caller,
-    skill: Skill,
-    arguments: msgspec.Raw,
-    described: Collection[Skill],
-    ours: Iterable[Skill | None],
+    caller: Caller, skill: Skill, arguments: msgspec.Raw, described: Collection[Skill], view: View
 ) -> Caller:
     """Return the caller of a call, with the taints of descriptions of tools if their authors may
     have chosen where the call goes.
@@ -39,7 +35,7 @@ def with_descriptions(
         skill: what is called.
         arguments: JSON.
         described: the skills that the model was offered, and that the operator has not described.
-        ours: the other skills, of which those count that the operator has described.
+        view: all skills that the model is offered.
     """
     others = [one for one in described if one.source != skill.source]
     taints = {one.described_by for one in others if one.described_by is not None}
@@ -49,7 +45,8 @@ def with_descriptions(
     texts = [
         text for one in others for text in (one.name, one.description, *texts_in(one.input_schema))
     ]
-    names = [one.name for one in ours if one is not None and one.described_by is None]
+    found = [view.get(name) for name in view.names()]
+    names = [one.name for one in found if one is not None and one.described_by is None]
     written = SourceTexts((*caller.written, *names))
     if not may_be_planted(values, skill.input_schema, texts, written):
         return caller

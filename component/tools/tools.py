@@ -23,6 +23,8 @@ from component.models.messages import FilePart, ImagePart, ToolCall
 from component.models.protocol import Tool
 from component.policy.flows import TRUSTED, AgentLimits, covers
 from component.policy.globs import pattern
+from component.policy.policy import ASKS_PEERS
+from component.policy.provenance import texts_in
 from component.policy.taint import Taint
 from component.skills import File, Skill, View
 from component.skills.spec import OPTIONAL
@@ -73,14 +75,12 @@ class _Offered(msgspec.Struct, frozen=True):
         others: the skills of these that the operator has not described, by digest.
         searched: the names of the skills that are searched; empty if all skills are tools.
         agents: the numbers of these skills, by their agents.
-        local: the names of all skills that are not of other agents.
     """
 
     tools: tuple[Tool, ...]
     others: dict[bytes, Skill]
     searched: frozenset[str] = frozenset()
     agents: Mapping[str, int] = {}
-    local: tuple[str, ...] = ()
 
 
 class ToolExecutor:
@@ -158,8 +158,7 @@ class ToolExecutor:
         if searched:
             tools = [search_tool(agents), *(one for one in tools if one.name != NAME)]
         others = {one.digest: one for one in mine if not _is_described_here(one)}
-        local = tuple([name for name in view.names() if not is_of_peer(name)])
-        return _Offered(tuple(tools), others, searched, agents, local)
+        return _Offered(tuple(tools), others, searched, agents)
 
     def together(self, caller: Caller, name: str) -> bool:
         """Whether the skill only reads, so that its place among others means nothing."""
@@ -286,9 +285,11 @@ class ToolExecutor:
         """
         raw = msgspec.Raw(arguments)
         described = self._others.get(_family(caller), {})
-        view, local = self._view(caller.request.principal), self._offered_to(caller).local
-        ours = (view.get(name) for name in local)
-        caller = with_descriptions(caller, skill, raw, described.values(), ours)
+        view = self._view(caller.request.principal)
+        if skill.name == ASKS_PEERS:  # the names of the skills are not addresses that it goes to
+            named = [one for one in texts_in(msgspec.json.decode(raw)) if view.get(one) is not None]
+            caller = msgspec.structs.replace(caller, written=(*caller.written, *named))
+        caller = with_descriptions(caller, skill, raw, described.values(), view)
         chosen, own = chosen_and_reserved(
             caller, skill, raw, lambda tool: self._skill(caller, tool)
         )

@@ -1,6 +1,6 @@
 """Agents elsewhere: their skills here, and calls of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from component.commands import AnyCommand
@@ -14,7 +14,9 @@ from component.features.peers.handlers import GrantHandler
 from component.features.peers.node import KeysNode
 from component.features.peers.receipts import Receipts
 from component.features.peers.verification import GrantVerifier
+from component.kernel.environment import Catalog
 from component.kernel.kernel import Kernel
+from component.skills import Skill
 from component.store import Storage
 from xep.fluux_agent.delegation import NAMESPACE as DELEGATION
 
@@ -24,8 +26,22 @@ class PeersFeature(Feature):
 
     reloads: ClassVar = ("peer",)
 
+    _catalog: Catalog | None = None
+
+    def _opened(self) -> Catalog:
+        assert self._catalog is not None, "skills are called while the service runs"
+        return self._catalog
+
+    def skills(self) -> Iterator[Skill]:
+        """Yield the skill that calls several peers, if any can be called."""
+        if any(peer.skills for peer in self.settings.peer):
+            from component.features.peers.skills import peers_ask_skill  # noqa: PLC0415
+
+            yield peers_ask_skill(self._opened)
+
     def open(self, kernel: Kernel) -> Opened:
         """Make what sends and follows calls, and a source of skills for each peer."""
+        self._catalog = kernel.environment.catalog
         keys, agents = AgentKeys(kernel), agents_of(self.settings)
         grants = PeerGrants(kernel, keys, self.settings.peer)
         receipts = Receipts(kernel, keys, agents)
