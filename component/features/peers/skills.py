@@ -95,8 +95,8 @@ def peers_ask_skill(catalog: Callable[[], Catalog]) -> Skill:
             ),
         ] = "best-effort",
     ) -> Annotated[SkillResult, PeerAnswers]:
-        """Call skills of several other agents at the same time, and get all answers with their
-        sources. Example: {"skills": ["*.search"], "params": {"words": "rivers"}}
+        """Call skills of several other agents at the same time, and get each answer with the name
+        of its agent. Example: {"skills": ["*.search"], "params": {"words": "rivers"}}
         """
 
         async def find(_key: str) -> list[PeerCall]:
