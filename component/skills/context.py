@@ -30,6 +30,7 @@ from component.skills.operations import (
     AskPrincipal,
     ChildFailed,
     ChildResult,
+    ConfirmTasks,
     Host,
     PlainHost,
     PublishPart,
@@ -344,6 +345,20 @@ class Context:
         encoded = _input_json(params or {}, f"start {skill}")
         started: str = await self._host.perform(StartTask(skill, encoded, float(delay_s), key))
         return started
+
+    async def confirm_tasks(self, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        """Ask the principal in one question about those of some child tasks that need her
+        confirmation, each a skill with its parameters, before `start` starts them.
+
+        One that she approves is not asked about again, and the start of one that she declines
+        raises SkillError. Those that cannot be asked about together are asked about alone, when
+        they are started. Raises UsageError as `ask` does.
+        """
+        starts = [
+            StartTask(skill, _input_json(params, f"start {skill}"), 0.0, None)
+            for skill, params in calls
+        ]
+        await self._host.perform(ConfirmTasks(tuple(starts)))
 
     async def wait(
         self,

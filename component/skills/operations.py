@@ -236,6 +236,15 @@ class StartTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="st
     key: Key
 
 
+class ConfirmTasks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="confirm_tasks"):
+    """Ask the principal about several child tasks that are started next. There is no result.
+
+    Raises UsageError.
+    """
+
+    calls: tuple[StartTask, ...]
+
+
 class WaitForTasks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="wait"):
     """Wait for child tasks. The result are ChildResults, as JSON. When one has succeeded, a wait
     for that cancels the others.
@@ -282,6 +291,7 @@ Operation: TypeAlias = (
     | AskConfirmation
     | Sleep
     | StartTask
+    | ConfirmTasks
     | WaitForTasks
     | WaitForEvent
     | AskModel

@@ -10,6 +10,7 @@ row.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from decimal import Decimal
@@ -38,7 +39,17 @@ from component.skills.outputs import SkillResult
 from component.skills.skill import Skill
 from component.store import waiters
 from component.store.database import Database
-from component.tasks import changes, gate, journal, leases, outputs, replay, rows
+from component.tasks import (
+    changes,
+    gate,
+    journal,
+    leases,
+    outputs,
+    question_rows,
+    replay,
+    rows,
+    several_calls,
+)
 from component.tasks.changes import Change, TaskRuntime, Transaction, change
 from component.tasks.delegation import budget_of
 from component.tasks.gate import ITS_PARAMETERS, NotPermitted
@@ -46,15 +57,23 @@ from component.tasks.journal import ATOMIC, Journal, Recorded, StepId, StepOpera
 from component.tasks.leases import Slot
 from component.tasks.outputs import Parts
 from component.tasks.protocol import CannotShare
-from component.tasks.questions import ask_input, ask_relayed, lapses
+from component.tasks.questions import (
+    action_of,
+    ask_input,
+    ask_question,
+    ask_relayed,
+    confirm_for,
+    lapses,
+)
 from component.tasks.receipts import with_receipt
 from component.tasks.replay import Flight, NewRecord, RecordedAnswer, ReplayRecord
 from component.tasks.request import NO_KEY, OnResult, Request, RequestKey
 from component.tasks.rows import TERMINAL, LostError, Row
+from component.tasks.several_calls import SEVERAL_CALLS, CallToStart, Decided
 from xep.binding import read
 from xep.binding.escaping import without_forbidden
 from xep.fluux_agent import errors
-from xep.fluux_agent.confirm import Confirm
+from xep.fluux_agent.confirm import Confirm, parameters_of
 from xep.fluux_agent.execute import Accepted, Output, Result, State
 from xep.fluux_agent.task import Progress
 from xep.stanza_error import StanzaError
@@ -158,6 +177,8 @@ class Run:
         self.ended = anyio.Event()
         self._runtime, self._limits = runtime, runtime.limits
         self._lock = anyio.Lock()
+        self._decided: dict[tuple[str, bytes], Decided] = {}
+        """What the principal has decided about child tasks before they are started."""
         self._steps = Steps((None if row is None else row.origin) or self.task)
         if self.skill.atomic:
             self._steps.under_way.add(ATOMIC)
@@ -631,6 +652,63 @@ class Run:
                 raise
         return journal.result_of(recorded, str)
 
+    async def _confirm_tasks(self, asked: operations.ConfirmTasks) -> None:
+        """Ask the principal about several child tasks, in as few questions as possible."""
+        step, recorded = await self._find(operations.RunStep("confirm tasks", True, b"", None))
+        if recorded is None:
+            found: list[Decided] = []
+            needed = await self._to_confirm(asked.calls)
+            for number, group in enumerate(several_calls.groups(needed)):
+                decision = await self._decision(number, group)
+                found += [msgspec.structs.replace(one.decided, decision=decision) for one in group]
+            recorded = await self._finish(step, journal.succeeded(found))
+        for one in journal.result_of(recorded, list[Decided]):
+            self._decided[one.skill, one.params] = one
+
+    async def _to_confirm(self, calls: Sequence[operations.StartTask]) -> list[CallToStart]:
+        """Return the child tasks that the principal of this task, and nobody else, has to confirm.
+        What a model may have been misled to is asked about alone, with a warning.
+        """
+        found: list[CallToStart] = []
+        for call in calls if self.request.delegation is None else ():
+            with contextlib.suppress(SkillError, StanzaError):  # its start says why
+                child = await self._child(call)
+                needed = await self._runtime.skills.approvers.find(child.request, child.skill)
+                if needed is None or needed.asked != (self.request.principal.bare,):
+                    continue
+                if child.request.caller_context.asker != "misled model":
+                    values = parameters_of(action_of(child.skill, child.arguments))
+                    name = several_calls.name_of(child.skill)
+                    decided = Decided(call.skill, call.params, name, values, needed)
+                    found.append(CallToStart(child.skill, values, decided))
+        return found
+
+    async def _decision(self, number: int, group: Sequence[CallToStart]) -> str:
+        """Return the decision about several child tasks, or ask for it."""
+        calls = several_calls.listed(group)
+        digest = hashlib.sha256(msgspec.json.encode(calls, order="deterministic")).hexdigest()
+        asked = operations.AskPrincipal(SEVERAL_CALLS.name, b"", None, f"{number} {digest}")
+        step, recorded = await self._find_question(asked)
+        if recorded is not None:
+            return journal.result_of(recorded, str)
+        id_, needed = (
+            leases.new_instance(),
+            several_calls.joint([one.decided.needed for one in group]),
+        )
+        request = msgspec.structs.replace(self.request, confirmation=needed)
+
+        def op(tx: Transaction, row: Row) -> None:
+            expires = rows.moment(lapses(tx.now, needed.expires_s, row.deadline))
+            confirm = confirm_for(
+                *(request, SEVERAL_CALLS, calls),
+                task=row.id,
+                question=id_,
+                expires=expires,
+            )
+            tx.publish(ask_question(tx, row, confirm, needed.asked, step.name))
+
+        return await self._park(op)
+
     async def _child(self, start: operations.StartTask) -> Admitted:
         """Admit a child task, which has no more rights than this one. Raises SkillError."""
         name, mine, access = start.skill, self.request, self._runtime.skills
@@ -667,6 +745,11 @@ class Run:
             raise SkillError(error.text) from None
         except InvalidParam as error:
             raise SkillError(f"The skill {name} cannot be started: {error}") from error
+        decided = self._decided.get((name, start.params))
+        if decided is not None and decided.covers(skill, arguments):
+            if decided.decision == "deny":
+                raise SkillError(errors.denied().text or "It was declined.")
+            request = msgspec.structs.replace(request, undecided=False, confirmation=decided.needed)
         return Admitted(request, skill, arguments)
 
     async def _create(self, step: StepId, admitted: Admitted, delay_s: float) -> Recorded:
@@ -682,6 +765,14 @@ class Run:
                 child.not_before = tx.steady + round(delay_s * 1000)
             child.wake_at = rows.next_due(tx, child)
             rows.put(tx, child)
+            if admitted.request.confirmation is not None:  # it was given together with others
+                confirm = confirm_for(
+                    *(admitted.request, admitted.skill, admitted.arguments),
+                    task=task,
+                    question=leases.new_instance(),
+                    expires=rows.moment(tx.now),
+                )
+                question_rows.insert_approved(tx, child, confirm, self.request.principal)
             row.children += 1
             rows.update(tx, row)
             journal.end_step(tx, row, step.name, recorded)
@@ -762,6 +853,7 @@ class Run:
         operations.AskConfirmation: _ask_confirmation,
         operations.Sleep: _sleep,
         operations.StartTask: _start,
+        operations.ConfirmTasks: _confirm_tasks,
         operations.WaitForTasks: _wait,
         operations.WaitForEvent: _wait_for_event,
         operations.AskModel: _ask_model,

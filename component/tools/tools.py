@@ -33,12 +33,11 @@ from component.tasks.gate import Gate, NotPermitted
 from component.tasks.outputs import part_of, text_of
 from component.tasks.request import CallerContext, Request
 from component.tasks.service import TaskService
+from component.tasks.several_calls import SEVERAL_CALLS, groups
 from component.tools.joint_confirmation import (
-    SEVERAL_CALLS,
     CallToConfirm,
     JointConfirmations,
     approves,
-    groups,
 )
 from component.tools.skill_search import (
     MOST_FOUND,

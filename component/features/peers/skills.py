@@ -151,6 +151,7 @@ async def _results(
     """Make the calls; return what came of each, or why it was not started."""
     found: list[ChildResult | SkillError] = []
     tasks: list[str] = []
+    await context.confirm_tasks([(one.skill, one.params) for one in calls])
     for one in calls:
         try:
             tasks.append(await context.start(one.skill, one.params))

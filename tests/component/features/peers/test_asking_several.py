@@ -14,9 +14,11 @@ from component import system
 from component.skills import skill
 from tests.component.features.peers.scripted import ScriptedAgent, described
 from tests.component.features.peers.test_calls import (
+    DONE,
     ROMEO,
     conditions,
     ended,
+    erase,
     settings,
     slow,
     states,
@@ -28,7 +30,7 @@ from tests.kit.model import call
 from xep.binding import encode
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Accepted, Execute, Output, Params, Result
-from xep.fluux_agent.skills import Annotations, SkillsQuery
+from xep.fluux_agent.skills import Annotations, SkillsQuery, Title
 from xep.fluux_agent.task import Cancel, Task
 
 __all__ = ["anyio_backend"]
@@ -282,15 +284,82 @@ async def test_a_model_that_has_read_texts_of_others_cannot_use_it_to_pass_them_
         assert [one.executed for one in (world.b, world.c, world.d)] == [[], [], []]
 
 
-async def test_each_call_that_changes_something_is_confirmed(tmp_path: Path) -> None:
+async def test_calls_that_change_something_are_confirmed_in_one_question(tmp_path: Path) -> None:
     async with several(tmp_path, read_only=["x"]) as world:
-        await world.ask("best-effort", skills=["b.search", "c.search"])
-        questions = [await world.romeo.hear("May I"), await world.romeo.hear("May I")]
-        assert [one for one in ("b.search", "c.search") if one in str(questions)] == [
-            "b.search",
-            "c.search",
-        ]
-        assert (world.b.executed, world.c.executed) == ([], [])
+        await world.ask("best-effort")
+        asked = await world.romeo.hear("May I do these 3 things?")
+        for number, name in enumerate(NAMES, start=1):
+            assert f'{number}. "Do search" ({name}.search): text: *rivers*' in asked
+        await world.kit.advance(60)
+        assert [one.executed for one in (world.b, world.c, world.d)] == [[], [], []]
+        await world.romeo.say("yes")
+        assert answers(await end_of(world)) == dict.fromkeys(NAMES, "completed")
+        assert [len(one.executed) for one in (world.b, world.c, world.d)] == [1, 1, 1]
+
+
+async def test_calls_that_are_declined_together_are_not_made(tmp_path: Path) -> None:
+    async with several(tmp_path, read_only=["x"]) as world:
+        await world.ask("best-effort")
+        await world.romeo.hear("May I do these 3 things?")
+        await world.kit.restart(kill=True)
+        await world.kit.advance(60)
+        await world.romeo.say("no")
+        result = await end_of(world)
+        assert answers(result) == dict.fromkeys(NAMES, "failed")
+        assert text_of(result).count("The person asked did not allow it.") == 3
+        assert [one.executed for one in (world.b, world.c, world.d)] == [[], [], []]
+
+
+async def test_an_approval_does_not_cover_skills_that_have_changed_since(tmp_path: Path) -> None:
+    async with several(tmp_path, read_only=["x"]) as world:
+        await world.ask("best-effort")
+        await world.romeo.hear("May I do these 3 things?")
+        other = Title(text="Erase all")
+        world.b.skills = (described("search", annotations=SAFE, titles=(other,)),)
+        world.b.version = "2"
+        await world.kit.advance(700)
+        await world.romeo.say("yes")
+        assert "Erase all" in await world.romeo.hear("May I do these 3 things?")
+        assert [one.executed for one in (world.b, world.c, world.d)] == [[], [], []]
+
+
+async def test_what_a_person_has_approved_together_is_not_asked_again_for_a_peer(
+    tmp_path: Path,
+) -> None:
+    DONE.clear()
+    async with two(tmp_path, erase) as (a, b, romeo):
+        calls = [{"skill": "b.erase", "params": {"file": file}} for file in ("x", "y")]
+        given = msgspec.json.encode(calls).decode()
+        await romeo.say(f"/run peers_ask calls={given}")
+        await romeo.hear("May I do these 2 things?")
+        await a.advance(60)
+        await romeo.say("yes")
+        task = await ended(romeo)
+        assert task.result is not None
+        assert "y is gone." in text_of(task.result)
+        assert sorted(DONE) == ["x", "y"]
+        assert set(await states(b)) == {"completed"}
+
+
+async def test_a_model_waits_for_the_one_question_about_its_calls(tmp_path: Path) -> None:
+    asked = call("peers_ask", skills=["b.search", "c.search"], params={"text": "lakes"})
+    script = Script(asked, "Both know lakes.")
+    async with several(tmp_path, script, read_only=["x"]) as world:
+        await world.romeo.say("Who knows lakes?")
+        await world.romeo.hear("May I do these 2 things?")
+        await world.kit.advance(60)
+        await world.romeo.say("yes")
+        await world.romeo.hear("Both know lakes.")
+        assert [len(one.executed) for one in (world.b, world.c, world.d)] == [1, 1, 0]
+
+
+async def test_one_call_is_confirmed_as_if_it_was_called_alone(tmp_path: Path) -> None:
+    async with several(tmp_path, read_only=["x"]) as world:
+        await world.ask("best-effort", skills=["b.search"])
+        assert "(b.search)" in await world.romeo.hear("May I run")
+        await world.kit.advance(60)
+        await world.romeo.say("yes")
+        assert answers(await end_of(world)) == {"b": "completed"}
 
 
 @pytest.mark.parametrize(
