@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import anyio
@@ -132,9 +133,11 @@ async def test_a_parent_can_go_on_without_a_failed_child(open_storage: Open) -> 
         assert text_of(await world.ear.ended(task)) == "completed:GOODTrue failed:False"
 
 
-def first(held: anyio.Event | None = None) -> Skill:
-    """A skill that waits for the first success of leaves. With `held`, it sets this when it runs,
-    and goes no further.
+def first(
+    held: anyio.Event | None = None, after: Callable[[Context], Awaitable[None]] | None = None
+) -> Skill:
+    """A skill that waits for the first success of leaves, and then does what comes `after`. With
+    `held`, it sets this when it runs, and goes no further.
     """
 
     @skill(name="first", durable=True)
@@ -144,6 +147,8 @@ def first(held: anyio.Event | None = None) -> Skill:
             held.set()
             await anyio.sleep_forever()
         found = await context.wait_first(tasks)
+        if after is not None:
+            await after(context)
         good = next((one.text for one in found if one.success), "none")
         return f"{good} of {[one.state for one in found]}"
 
@@ -181,6 +186,23 @@ async def test_the_first_success_ends_a_wait_and_the_others_are_cancelled(
             return await states(world, task) == ["cancelled", "completed", "completed"]
 
         await eventually(over)
+
+
+@pytest.mark.ports
+async def test_the_others_are_cancelled_while_their_parent_goes_on(open_storage: Open) -> None:
+    async def sleep(context: Context) -> None:
+        await context.sleep(86_400)
+
+    gates = {"a": anyio.Event(), "b": anyio.Event()}
+    gates["b"].set()
+    async with living(open_storage, first(after=sleep), gated(gates)) as world:
+        task = await world.task("first", params={"names": "a,b"})
+
+        async def over() -> bool:
+            return await states(world, task) == ["cancelled", "completed"]
+
+        await eventually(over)
+        assert (await world.get(task)).state == "running"
 
 
 async def test_without_any_success_a_wait_for_the_first_one_ends_with_the_last_child(
