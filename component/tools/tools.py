@@ -121,12 +121,12 @@ class ToolExecutor:
     def offered(self, caller: Caller) -> Sequence[Tool]:
         """Return the skills that both the principal and the agent may use."""
         offered, view = self._offered_to(caller), self._view(caller.request.principal)
-        found = [name for name in caller.found if name in offered.searched][-MOST_TOOLS:]
+        found = [name for name in caller.found if name in offered.searched]
         skills = [skill for name in found if (skill := view.get(name)) is not None]
         family = self._others.setdefault(_family(caller), {})
         family.update(offered.others)
         family.update({one.digest: one for one in skills if not _is_described_here(one)})
-        return (*offered.tools, *map(self._tool, skills))
+        return (*offered.tools, *map(self._tool, skills[-MOST_TOOLS:]))
 
     def _offered_to(self, caller: Caller) -> _Offered:
         view, profile = self._view(caller.request.principal), caller.profile

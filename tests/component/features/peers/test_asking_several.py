@@ -12,6 +12,7 @@ import pytest
 
 from component import system
 from component.skills import skill
+from component.skills.validation import SchemaValidator
 from tests.component.features.peers.scripted import ScriptedAgent, described
 from tests.component.features.peers.test_calls import (
     DONE,
@@ -113,6 +114,11 @@ async def test_all_sources_are_named(tmp_path: Path) -> None:
         for name in NAMES:
             assert f"{name}.search:\nI know rivers." in text_of(result)
         assert answers(result) == dict.fromkeys(NAMES, "completed")
+        declared = world.kit.service.catalog.registry.get("peers_ask")
+        assert declared is not None
+        assert declared.output_schema is not None
+        json = msgspec.json.decode(result.outputs[1].text)
+        assert SchemaValidator(declared.output_schema).mismatch(json) is None
 
 
 async def test_best_effort_names_what_failed_and_why(tmp_path: Path) -> None:

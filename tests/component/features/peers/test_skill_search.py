@@ -10,13 +10,14 @@ import msgspec
 import pytest
 
 from component.models.protocol import ModelRequest
-from component.skills import skill
+from component.skills import Skill, skill
 from tests.component.features.peers.scripted import ScriptedAgent, described
 from tests.component.features.peers.test_calls import ROMEO, settings, using
 from tests.kit import Kit, Peer, Script, anyio_backend, service
 from tests.kit.model import Step, call
 from xep.fluux_agent.execute import Execute, Output, Result
 from xep.fluux_agent.skills import Annotations, Description, SkillDescription
+from xep.jid import JID
 
 __all__ = ["anyio_backend"]
 pytestmark = pytest.mark.anyio
@@ -186,6 +187,21 @@ async def test_a_search_says_how_many_more_there_are(tmp_path: Path) -> None:
         assert first.count("- b__thing") == 8
         assert "There are 22 more" in first
         assert "Skills with some of the words" in last(script.requests[2])
+
+
+async def test_a_search_makes_only_the_skills_that_it_finds(tmp_path: Path) -> None:
+    steps = (search("weather"), "One.")
+    async with with_model(tmp_path, [*numbered(30), FORECAST], *steps) as (a, _, romeo, _):
+        view, made = a.service.catalog.view(JID.parse(ROMEO).bare), set[str]()
+        get = view.get
+
+        def counted(name: str) -> Skill | None:
+            made.add(name)
+            return get(name)
+
+        view.get = counted
+        assert await romeo.ask("What about the weather?") == "One."
+        assert {name for name in made if name.startswith("b.")} == {"b.forecast"}
 
 
 async def test_a_search_without_matches_names_the_agents(tmp_path: Path) -> None:
