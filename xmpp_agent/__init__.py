@@ -35,10 +35,11 @@ from component.skills import (
     skill,
 )
 from component.skills.host import HostError, HttpResponse
-from component.skills.operations import ChildResult
+from component.skills.operations import ChildFailed, ChildResult
 
 __all__ = [
     "CapabilityMissing",
+    "ChildFailed",
     "ChildResult",
     "Context",
     "DeclarationError",

@@ -50,7 +50,8 @@ from component.tasks.events import TaskRecords
 from component.tasks.gate import Approvers, Gate, SkillAccess
 from component.tasks.protocol import DeletedTask, Notice, Question, TaskLimits
 from component.tasks.service import TaskService
-from component.tools.joint_confirmation import SEVERAL_CALLS, JointConfirmations
+from component.tasks.several_calls import SEVERAL_CALLS
+from component.tools.joint_confirmation import JointConfirmations
 from component.tools.tools import ToolExecutor
 from xep.disco import InfoQuery
 from xep.fluux_agent.confirm import Confirm, Decision, parameters_of

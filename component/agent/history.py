@@ -154,7 +154,7 @@ def _single(line: Said | Note | Summary | Resulted, view: View) -> Block:
         case Resulted():
             told = f"{LATE_RESULT.format(name=view.fence.value(line.late))}\n"
             messages = (ModelMessage("user", (TextPart(told), *_result(line, view))),)
-    return _block(messages, taints_of([line]), view.count, own, pinned)
+    return _block(messages, read_taints([line]), view.count, own, pinned)
 
 
 def _is_request(line: object) -> bool:
@@ -216,7 +216,7 @@ def _round(calls: Sequence[Called], results: Sequence[Resulted | None], view: Vi
     for call, result in zip(calls, results, strict=True):
         shown = (TextPart(NO_RESULT),) if result is None else _result(result, view)
         if result is not None:
-            taints |= taints_of((result,))
+            taints |= read_taints((result,))
         is_error = result is not None and result.is_error
         messages.append(ModelMessage("tool", (ToolResultPart(call.id, shown, is_error),)))
     own = calls[0].turn in view.turns
@@ -299,3 +299,13 @@ def taints_of(lines: Collection[Line]) -> set[Taint]:
         if isinstance(line, Said | Resulted) and line.taint is not None:
             found.add(line.taint)
     return found
+
+
+def read_taints(lines: Collection[Line]) -> set[Taint]:
+    """Return the taints that these lines give to the calls of a model that reads them.
+
+    What a search says of skills counts like the descriptions of tools, which they are then: for
+    each call it is examined whether their authors may have chosen where it goes
+    (`component.tools.tainted_calls`).
+    """
+    return taints_of([one for one in lines if not (isinstance(one, Resulted) and one.found)])

@@ -96,6 +96,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     `written` are the texts of this conversation that the person and the operator have written, and
     no model.
 
+    `found` are the names of the skills that searches have found, the latest last.
+
     If one of the taints is untrusted, `said` has the person's messages in this conversation, and
     `results` the results of tools in it that no stranger has written, each with the name of its
     tool; both as far as the model sees them.
@@ -108,6 +110,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     paid_by: str = ""
     operator: str = ""
     written: tuple[str, ...] = ()
+    found: tuple[str, ...] = ()
     said: tuple[str, ...] = ()
     results: tuple[tuple[str, str], ...] = ()
 
@@ -121,7 +124,8 @@ class ToolResult(msgspec.Struct, frozen=True):
     """The result of a call: a text for the model, and images or files.
 
     `taints` are those of everything that a sub-agent had read before it wrote the text. `not_made`
-    says that the call certainly had no effect, because it was not made.
+    says that the call certainly had no effect, because it was not made. `found` are the names of
+    skills that a search has found; they are tools from then on, and the text describes them.
     """
 
     content: str
@@ -130,6 +134,7 @@ class ToolResult(msgspec.Struct, frozen=True):
     parts: tuple[ImagePart | FilePart, ...] = ()
     taints: tuple[Taint, ...] = ()
     not_made: bool = False
+    found: tuple[str, ...] = ()
 
 
 class Waiting(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ import msgspec
 
 from component.agent import prompt
 from component.agent.completions import Guard, Verdict
-from component.agent.history import MadeBlocks, View, in_order, taints_of
+from component.agent.history import MadeBlocks, View, in_order, read_taints
 from component.agent.protocol import Caller, Profile, ToolResult, Waiting
 from component.agent.requests import MessageStarter, Starter, TurnRequest
 from component.agent.sentences import GOES_ON, WAITS_FOR_PERSON
@@ -317,9 +317,17 @@ class Journal:
                 found.add(_plain(line.content))
         return found - {""}
 
+    def found(self) -> tuple[str, ...]:
+        """The names of the skills that searches in this conversation have found, the latest last,
+        as far as its lines are known.
+        """
+        lines = (*self._above, *self.lines)
+        names = [name for line in lines if isinstance(line, Resulted) for name in line.found]
+        return tuple(reversed(dict.fromkeys(reversed(names))))
+
     def taints(self) -> set[Taint]:
         """The taints of all lines in the prompt."""
-        return taints_of(self.shown() + ([self.summary] if self.summary else []))
+        return read_taints(self.shown() + ([self.summary] if self.summary else []))
 
 
 def _plain(text: str) -> str:
@@ -404,6 +412,7 @@ def resulted(
         finding=finding,
         late=late,
         not_made=result.not_made,
+        found=result.found,
     )
 
 
@@ -553,6 +562,7 @@ class Run:
             operator=self.ask.operator or self.ask.messages[0].operator or "",
             taints=frozenset(self.taints),
             written=self._written(),
+            found=self.journal.found(),
             said=(*self.ask.said, *self.journal.said_by_person()) if untrusted else (),
             results=tuple(self.journal.returned()) if untrusted else (),
         )

@@ -80,7 +80,9 @@ class ToolCalls:
         self._builtin.append(builtin)
 
     def offer(self, run: Run) -> Offered:
-        """Return the tools that a turn is offered, which are collected once."""
+        """Return the tools that a turn is offered, which are collected once, and again when a
+        search has found more.
+        """
         if run.offered is None:
             caller, sources, tools = run.caller(), dict[str, Tools](), list[Tool]()
             for source in (*self._builtin, self._tools):
@@ -210,7 +212,7 @@ class ToolCalls:
         if warning:
             lines.append(Note(content=warning, turn=run.ask.id))
         parked = _parked(results, run.rounds)
-        await run.journal.add(lines, sync=parked is not None)
+        await self._add(run, lines, parked)
         return parked
 
     async def unfinished(self, run: Run) -> Parked | None:
@@ -299,8 +301,14 @@ class ToolCalls:
         note = "" if parked is not None else _resumed(run, waiting, interleaved)
         if note:
             lines.append(Note(content=note, turn=run.ask.id))
-        await run.journal.add(lines, sync=parked is not None)
+        await self._add(run, lines, parked)
         return parked
+
+    async def _add(self, run: Run, lines: Sequence[Line], parked: Parked | None) -> None:
+        await run.journal.add(lines, sync=parked is not None)
+        if any(isinstance(line, Resulted) and line.found for line in lines):
+            run.offered = None
+            self.offer(run)
 
     async def _line(
         self,

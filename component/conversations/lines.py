@@ -152,6 +152,7 @@ class Resulted(msgspec.Struct, frozen=True, tag="result", omit_defaults=True, kw
         late: the name of the tool, if the result came after other messages. It stays in its place,
             and the placeholder at the call stays, too.
         not_made: the call certainly had no effect.
+        found: the names of the skills that a search has found, and that `content` describes.
     """
 
     turn: str
@@ -167,6 +168,7 @@ class Resulted(msgspec.Struct, frozen=True, tag="result", omit_defaults=True, kw
     finding: str = ""
     late: str = ""
     not_made: bool = False
+    found: tuple[str, ...] = ()
 
 
 class Summary(msgspec.Struct, frozen=True, tag="summary", omit_defaults=True, kw_only=True):

@@ -33,7 +33,7 @@ from component.tasks.admin import TaskAdmin
 from component.tasks.gate import Approvers, Gate, SkillAccess, no_model
 from component.tasks.request import Request
 from component.tasks.service import Clocks, TaskService
-from component.tools.joint_confirmation import SEVERAL_CALLS
+from component.tasks.several_calls import SEVERAL_CALLS
 from xep.jid import JID
 
 if TYPE_CHECKING:

@@ -21,6 +21,11 @@ computed for one view (a list of skills, its version hash) hold for all of them.
 if the principal is admitted, bit 1 if it is an account, bit n + 2 if it passes rule n. The view of
 peer n is -1 - n."""
 
+ASKS_PEERS = "peers_ask"
+"""The skill that calls skills of several peers. Peers never see it: by it they could call those
+that only the work for them may use (`PeerRule.delegates`).
+"""
+
 _ADMITTED = 1
 _ACCOUNT = 2
 
@@ -135,13 +140,13 @@ class Policy:
             for jid in read.jids(f"peer.{peer.name}.jid", (peer.jid,)) or ()
         }
         self._names = [peer.name for peer in peers]
+        self._peer_names = frozenset(self._names)
         self._concurrency = [peer.concurrency for peer in peers]
         self._open_tasks = [peer.open_tasks for peer in peers]
         self._needs_grant = [peer.requires_grant for peer in peers]
         self._offers = [pattern(peer.offers) for peer in peers]
         self._delegates = [pattern(peer.delegates) for peer in peers]
         self._origins = [read.domains(f"peer.{peer.name}.origins", peer.origins) for peer in peers]
-        self._of_peers = pattern(f"{peer.name}.*" for peer in peers)
         lists = {"agent": (allowed_jids, allowed_domains)} | {
             f"policy.rules[{index}]": (rule.allowed_jids, rule.allowed_domains)
             for index, rule in enumerate(rules)
@@ -183,7 +188,7 @@ class Policy:
             return False
         if view < 0:
             offered = self._offers[-1 - view].fullmatch(skill)
-            return offered is not None and self._of_peers.fullmatch(skill) is None
+            return offered is not None and not self.is_of_peer(skill) and skill != ASKS_PEERS
         kept = len(skill) <= _MAX_CACHED_CHARACTERS
         demand = self._demand(skill) if kept else self._find_demand(skill)
         return view & demand == demand
@@ -192,6 +197,11 @@ class Policy:
     def has_peers(self) -> bool:
         """Whether there is any agent elsewhere that may delegate work."""
         return bool(self._peers)
+
+    def is_of_peer(self, skill: str) -> bool:
+        """Whether this is the name of a skill of a peer."""
+        peer, dot, _ = skill.partition(".")
+        return bool(dot) and peer in self._peer_names
 
     def is_peer(self, principal: JID) -> bool:
         """Whether this bare JID is an address of a peer."""

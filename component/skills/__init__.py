@@ -23,7 +23,7 @@ from component.skills.errors import (
     UsageError,
 )
 from component.skills.loading import load_module, skills_of
-from component.skills.operations import ModelFailed
+from component.skills.operations import ChildFailed, ModelFailed
 from component.skills.outputs import File, Link, Output, SkillResult
 from component.skills.params import prepare
 from component.skills.registry import Registry, View
@@ -33,6 +33,7 @@ from component.skills.spec import Annotations, SkillSchedule, SkillSpec
 __all__ = [
     "Annotations",
     "CapabilityMissing",
+    "ChildFailed",
     "Context",
     "DeclarationError",
     "Denied",

@@ -14,7 +14,7 @@ from component import system
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
 from component.skills.capabilities import Capabilities, ModelUse
-from component.skills.errors import CapabilityMissing, SkillError, UsageError
+from component.skills.errors import CapabilityMissing, UsageError
 from component.skills.host import (
     HasCredential,
     HostFunction,
@@ -27,7 +27,9 @@ from component.skills.host import (
 from component.skills.operations import (
     AskModel,
     AskPrincipal,
+    ChildFailed,
     ChildResult,
+    ConfirmTasks,
     Host,
     PlainHost,
     PublishPart,
@@ -36,6 +38,7 @@ from component.skills.operations import (
     RunStep,
     Sleep,
     StartTask,
+    Until,
     WaitForEvent,
     WaitForTasks,
     Work,
@@ -351,6 +354,20 @@ class Context:
         )
         return started
 
+    async def confirm_tasks(self, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        """Ask the principal in one question about those of some child tasks that need her
+        confirmation, each a skill with its parameters, before `start` starts them.
+
+        One that she approves is not asked about again, and the start of one that she declines
+        raises SkillError. Those that cannot be asked about together are asked about alone, when
+        they are started. Raises UsageError as `ask` does.
+        """
+        starts = [
+            StartTask(skill, _input_json(params, f"start {skill}"), 0.0, None)
+            for skill, params in calls
+        ]
+        await self._host.perform(ConfirmTasks(tuple(starts)))
+
     async def wait(
         self,
         tasks: Sequence[str],
@@ -363,21 +380,37 @@ class Context:
         Nothing runs in the meantime: the function is interrupted here, and runs again when they
         have ended. With `on_failure="raise"` it does not wait for the others once one has failed.
 
-        Raises SkillError for a child that did not succeed, with `on_failure="raise"`, and
-        UsageError as `step`.
+        Raises ChildFailed, a SkillError, for a child that did not succeed, with
+        `on_failure="raise"`, and UsageError as `step`.
         """
-        eager = on_failure == "raise"
-        found = await self._host.perform(WaitForTasks(tuple(tasks), eager, key))
-        results = msgspec.json.decode(found, type=list[ChildResult])
-        if eager:
+        until: Until = "failure" if on_failure == "raise" else "ended"
+        results = await self._wait(tasks, until, key)
+        if until == "failure":
             for result in results:
+                which = f"The child task {result.task} ({result.skill})"
                 if result.is_error:
-                    raise SkillError(f"The child task {result.task} was refused: {result.text}")
+                    raise ChildFailed(f"{which} was refused: {result.text}", results)
                 if result.state in ("failed", "rejected", "cancelled", "unknown"):
-                    raise SkillError(
-                        f"The child task {result.task} is {result.state}: {result.reason}"
-                    )
+                    raise ChildFailed(f"{which} is {result.state}: {result.reason}", results)
         return results
+
+    async def wait_first(
+        self, tasks: Sequence[str], *, key: str | int | None = None
+    ) -> list[ChildResult]:
+        """Wait until one of the child tasks has succeeded, cancel the others, and return the
+        outcome of each, in their order. If none succeeds, all have ended.
+
+        Nothing runs in the meantime, as in `wait`. The others are cancelled in the commit that
+        records the outcome. What has failed until then is in the result; of several that succeeded
+        at the same time take the first one. Raises UsageError as `step`.
+        """
+        return await self._wait(tasks, "success", key)
+
+    async def _wait(
+        self, tasks: Sequence[str], until: Until, key: str | int | None
+    ) -> list[ChildResult]:
+        found = await self._host.perform(WaitForTasks(tuple(tasks), until, key))
+        return msgspec.json.decode(found, type=list[ChildResult])
 
     async def wait_for_event(self, event: str, is_pending: Callable[[Any], bool]) -> NoReturn:
         """Leave the function at this place, and run it again when something has happened.

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 from random import Random
-from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import Any, Final, TypeAlias, TypedDict, TypeVar, Unpack
 from urllib.parse import urlsplit
 
 import anyio
@@ -47,6 +47,7 @@ from component.skills.operations import (
     AskModel,
     AskPrincipal,
     ChildResult,
+    ConfirmTasks,
     ModelFailed,
     Operation,
     PartialHost,
@@ -61,6 +62,11 @@ from component.skills.operations import (
 from component.skills.outputs import SkillResult
 from component.skills.params import prepare
 from component.skills.skill import Skill
+
+_OF_DURABLE_SKILLS: Final = (
+    *(RunStep, AskPrincipal, Sleep),
+    *(StartTask, ConfirmTasks, WaitForTasks),
+)
 
 T = TypeVar("T")
 Http: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
@@ -213,11 +219,7 @@ class _Host(PartialHost):
     async def perform(self, operation: Operation, *local: Callable[[str], Any]) -> Any:
         """Perform an operation, if the skill is declared so that it may ask for it."""
         skill = self.skill
-        if (
-            isinstance(operation, RunStep | AskPrincipal | Sleep | StartTask | WaitForTasks)
-            and skill is not None
-            and skill.atomic
-        ):
+        if isinstance(operation, _OF_DURABLE_SKILLS) and skill is not None and skill.atomic:
             raise UsageError(
                 f"The skill {skill.name} uses context.{METHODS[type(operation)]}: declare it"
                 " durable=True, read_only=True or idempotent=True."
@@ -262,8 +264,18 @@ class _Host(PartialHost):
         self._test.started.append((start.skill, msgspec.json.decode(start.params)))
         return f"{len(self._test.started)}"
 
+    async def _do_confirm_tasks(self, operation: ConfirmTasks) -> None:
+        pass
+
     async def _do_wait(self, operation: WaitForTasks) -> bytes:
-        return msgspec.json.encode([self._child(task) for task in operation.tasks])
+        found = [self._child(task) for task in operation.tasks]
+        first = next((at for at, one in enumerate(found) if one.success), len(found))
+        if operation.until == "success":
+            left = found[first + 1 :]
+            found[first + 1 :] = [
+                ChildResult(one.task, "cancelled", skill=one.skill) for one in left
+            ]
+        return msgspec.json.encode(found)
 
     async def _do_llm(self, asked: AskModel, check: Callable[[str], object]) -> str:
         if self.skill is not None and CAPABILITY not in self.declared:
@@ -281,10 +293,10 @@ class _Host(PartialHost):
         skill, _ = self._test.started[int(task) - 1]
         outcome = self._children[skill]
         if isinstance(outcome, SkillError):
-            return ChildResult(task, "completed", str(outcome), is_error=True)
+            return ChildResult(task, "completed", str(outcome), is_error=True, skill=skill)
         if isinstance(outcome, Exception):
-            return ChildResult(task, "failed", reason=str(outcome))
-        return ChildResult(task, "completed", outcome)
+            return ChildResult(task, "failed", reason=str(outcome), skill=skill)
+        return ChildResult(task, "completed", outcome, skill=skill)
 
     def _check(self, capability: str, shown: str = "") -> None:
         if self.skill is not None and covers(self.declared, (capability,)) is not None:

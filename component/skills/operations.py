@@ -12,7 +12,7 @@ the work of a step, and the check of a model's answer.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, get_args
@@ -135,7 +135,7 @@ class ChildResult(msgspec.Struct, frozen=True):
 
     `state` is `completed`, `failed`, `rejected`, `cancelled`, `unknown`, or that of a task that
     need not be waited for any more. `text` is what a completed one returned, `is_error` whether it
-    raised SkillError, `reason` why another one failed.
+    raised SkillError, `reason` why another one failed. `skill` is the name of its skill.
     """
 
     task: str
@@ -143,12 +143,28 @@ class ChildResult(msgspec.Struct, frozen=True):
     text: str = ""
     is_error: bool = False
     reason: str = ""
+    skill: str = ""
 
     @property
     def success(self) -> bool:
         """Whether it completed and raised no SkillError."""
         return self.state == "completed" and not self.is_error
 
+
+class ChildFailed(SkillError):  # noqa: N818 - the name says what happened
+    """A child task did not succeed. Raised by `Context.wait`; `results` are those of all tasks that
+    it waited for.
+    """
+
+    def __init__(self, message: str, results: Sequence[ChildResult]) -> None:
+        self.results = results
+        super().__init__(message)
+
+
+Until: TypeAlias = Literal["ended", "failure", "success"]
+"""What ends a wait for child tasks: that all have ended, or before that one without success, or one
+with success.
+"""
 
 Key: TypeAlias = str | int | None
 """Identifies an operation in a branch beside others; None where its order does."""
@@ -227,14 +243,24 @@ class StartTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="st
     shown_as: str = ""
 
 
+class ConfirmTasks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="confirm_tasks"):
+    """Ask the principal about several child tasks that are started next. There is no result.
+
+    Raises UsageError.
+    """
+
+    calls: tuple[StartTask, ...]
+
+
 class WaitForTasks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="wait"):
-    """Wait for child tasks; `eager` until one has failed. The result are ChildResults, as JSON.
+    """Wait for child tasks. The result are ChildResults, as JSON. When one has succeeded, a wait
+    for that cancels the others.
 
     Raises UsageError.
     """
 
     tasks: tuple[str, ...]
-    eager: bool
+    until: Until
     key: Key
 
 
@@ -272,6 +298,7 @@ Operation: TypeAlias = (
     | RelayQuestion
     | Sleep
     | StartTask
+    | ConfirmTasks
     | WaitForTasks
     | WaitForEvent
     | AskModel

@@ -10,6 +10,7 @@ import hashlib
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from math import log
 from operator import attrgetter
 from typing import TypeVar
 
@@ -234,6 +235,14 @@ class View:
             raise SearchError(f"A search takes at most {MOST_WORDS} words, not {len(wanted)}.")
         return self._listed().names(wanted)
 
+    def ranked(self, words: frozenset[str], among: frozenset[str]) -> tuple[tuple[str, ...], int]:
+        """Return those of the names `among` in whose descriptions some of the words occur, the best
+        matches first, and in how many of them all words do. The words are in lower case.
+
+        It may run in another thread once `names` was called.
+        """
+        return self._listed().ranked(words, among)
+
     def _listed(self) -> _Listing:
         if self._listing is None:
             self._listing = self._list(self._visible)
@@ -260,6 +269,27 @@ class _Listing:
         if sum(map(len, words)) <= _LONGEST_KEPT:
             self._searches[words] = names
         return names
+
+    def ranked(self, words: frozenset[str], among: frozenset[str]) -> tuple[tuple[str, ...], int]:
+        """Rank skills by the words that occur in them, as `View.ranked`.
+
+        All words come first. Otherwise a rare word counts more than one that many descriptions
+        have, and a word of a name twice as much.
+        """
+        texts = [(each.name, each.searched) for each in self.skills if each.name in among]
+        scores = [0.0] * len(texts)
+        counts = [0] * len(texts)
+        for word in words:
+            found = [at for at, (_, text) in enumerate(texts) if word in text]
+            weight = log(1 + len(texts) / len(found)) if found else 0.0
+            for at in found:
+                counts[at] += 1
+                scores[at] += weight * (1 + (word in texts[at][0].casefold()))
+        best = sorted(
+            (at for at, count in enumerate(counts) if count),
+            key=lambda at: (counts[at] < len(words), -scores[at], at),
+        )
+        return tuple([texts[at][0] for at in best]), counts.count(len(words)) if words else 0
 
 
 def _duplicate(there: Skill, declared: Skill) -> DuplicateSkillError:

@@ -15,7 +15,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from types import UnionType
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from msgspec import inspect as types
@@ -125,8 +125,13 @@ def signature_of(function: Callable[..., Any], docs: Mapping[str, str]) -> Signa
 
 
 def outputs_of(function: Callable[..., Any]) -> Outputs:
-    """Read what a function returns. Raises DeclarationError for an impossible type."""
+    """Read what a function returns. Raises DeclarationError for an impossible type.
+
+    `Annotated[SkillResult, T]` says that one part of the result is JSON of the type T.
+    """
     hint = _hints(function).get("return", Any)
+    if typing.get_origin(hint) is Annotated and hint.__origin__ is SkillResult:
+        return Outputs(_schema_of(hint.__metadata__[0]), (TEXT, JSON))
     if hint is type(None):
         return Outputs(None, ())
     if hint is Any or _gives_outputs(hint):

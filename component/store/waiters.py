@@ -6,23 +6,31 @@ whichever instance it happens. Functions take the `Database` of one operation.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Literal
 
 from component.store.database import Database
 
 CHANNEL: Final = "waiters"
 """The channel notified when a task that a turn waits for has ended."""
 
+ENDED: Final = 0
+"""A waiter with this value of `eager` waits until all of its tasks have ended."""
+FAILURE: Final = 1
+"""It waits no longer when one has ended without success."""
+SUCCESS: Final = 2
+"""It waits no longer when one has ended with success."""
+Eager = Literal[0, 1, 2]
+
 _ENDED: Final = "('completed', 'failed', 'rejected', 'cancelled')"
 
 
 def wait_for(
-    database: Database, waiter: str, tasks: Sequence[str], home: str | None, *, eager: bool = False
+    database: Database, waiter: str, tasks: Sequence[str], home: str | None, eager: Eager = ENDED
 ) -> int:
     """Set the tasks that a waiter waits for; return how many of them have not ended.
 
-    `home` is the id of the data directory of the turn; None for a task. An `eager` waiter stops
-    waiting when one task has ended without success. A task that is no longer stored has ended.
+    `home` is the id of the data directory of the turn; None for a task. `eager` says whether the
+    end of one task is enough. A task that is no longer stored has ended.
     """
     forget(database, waiter)
     _lock(database, tasks)
@@ -31,7 +39,7 @@ def wait_for(
             "INSERT INTO waiters (task, waiter, home, eager, ended) VALUES (?, ?, ?, ?,"  # noqa: S608
             f" CASE WHEN EXISTS (SELECT 1 FROM tasks WHERE id = ? AND state NOT IN {_ENDED})"
             " THEN 0 ELSE 1 END)",
-            (task, waiter, home, int(eager), task),
+            (task, waiter, home, eager, task),
         )
     (count,) = database.execute(
         "SELECT count(*) FROM waiters WHERE waiter = ? AND ended = 0", (waiter,)
@@ -102,8 +110,8 @@ def wake_tasks(
     principals: list[str] = []
     if not expected and database.expect(_NONE_WAIT, (ended,)):
         return ()
-    for waiter, is_eager in _note_ended(database, ended):
-        at_once = is_eager and not success
+    for waiter, eager in _note_ended(database, ended):
+        at_once = eager == (SUCCESS if success else FAILURE)
         found = database.execute(
             "UPDATE tasks SET waits = (waits - 1) * ? WHERE id = ? AND waits > 0"
             " RETURNING waits, share",
@@ -114,15 +122,15 @@ def wake_tasks(
     return tuple(principals)
 
 
-def _note_ended(database: Database, task: str) -> list[tuple[str, bool]]:
-    """The tasks that waited for a task or an event, and whether each is eager."""
+def _note_ended(database: Database, task: str) -> list[tuple[str, int]]:
+    """The tasks that waited for a task or an event, and how eager each is."""
     found = database.execute(
         "UPDATE waiters SET ended = 1 WHERE task = ? AND ended = 0 RETURNING waiter, home, eager",
         (task,),
     ).fetchall()
     if any(home is not None for _, home, _ in found):
         database.notify(CHANNEL)
-    return sorted((waiter, bool(eager)) for waiter, home, eager in found if home is None)
+    return sorted((waiter, eager) for waiter, home, eager in found if home is None)
 
 
 def ended_tasks(database: Database, home: str) -> list[str]:

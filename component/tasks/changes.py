@@ -113,10 +113,7 @@ class Transaction:
             if row.parent is not None:
                 self.publish(*report_to_parent(self, row, made.detail))
             if row.children and row.state in TERMINAL:
-                # locked in a fixed order
-                rest = f"WHERE parent = ? AND {rows.OPEN} ORDER BY id"
-                for child in rows.select(self, rest, (row.id,), rows.LOCK):
-                    self.publish(*cancel(self, child))
+                cancel_children(self, row.id)
 
     def queued(self, row: Row, *ready: str) -> None:
         """After the commit, let a task be claimed if it can be, now or when it is due; and tasks of
@@ -514,6 +511,15 @@ def cancel(tx: Transaction, row: Row) -> list[Change]:
         else:
             tx.notify(leases.CHANNEL)
     return made
+
+
+def cancel_children(tx: Transaction, parent: str, among: Collection[str] | None = None) -> None:
+    """Cancel the children of a task that have not ended: all, or those `among` these."""
+    # locked in a fixed order
+    rest = f"WHERE parent = ? AND {rows.OPEN} ORDER BY id"
+    for child in rows.select(tx, rest, (parent,), rows.LOCK):
+        if among is None or child.id in among:
+            tx.publish(*cancel(tx, child))
 
 
 def end_cancelled(tx: Transaction, row: Row) -> Change:

@@ -105,6 +105,10 @@ class Gate:
             found = self._delegated(request.principal, request.skill)
         return found
 
+    def is_of_peer(self, skill: str) -> bool:
+        """Whether this is the name of a skill of an agent elsewhere."""
+        return self._policy is not None and self._policy().is_of_peer(skill)
+
     def check_delegation(self, request: Request, skill: Skill) -> None:
         """Check the delegation of a request. Raises StanzaError; see `delegation.check`."""
         policy = None if self._policy is None else self._policy()

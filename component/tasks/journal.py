@@ -26,6 +26,7 @@ from component.skills.operations import (
     RunStep,
     Sleep,
     StartTask,
+    Until,
     WaitForTasks,
     Work,
 )
@@ -194,9 +195,15 @@ def succeeded(value: object) -> str:
     return msgspec.json.encode({"value": value}).decode()
 
 
-def waited(results: Sequence[ChildResult], *, eager: bool) -> str:
-    """Return the record of a wait for child tasks; if it raised, a retry waits again."""
-    if eager and any(map(_unsuccessful, results)):
+def refused(error: SkillError) -> str:
+    """Return the record of a step that was refused."""
+    return msgspec.json.encode({"refused": str(error)}).decode()
+
+
+def waited(results: Sequence[ChildResult], until: Until) -> str:
+    """Return the record of a wait for child tasks; if it was in vain, a retry waits again."""
+    failed = until == "failure" and any(map(_unsuccessful, results))
+    if failed or (until == "success" and not any(one.success for one in results)):
         return msgspec.json.encode({"value": results, "children_failed": True}).decode()
     return succeeded(results)
 
@@ -214,7 +221,7 @@ async def run_step(
     except (Denied, InvalidParam, UsageError):
         raise
     except SkillError as error:
-        return msgspec.json.encode({"refused": str(error)}).decode(), error
+        return refused(error), error
     except Exception as error:  # noqa: BLE001 - the work of a step may raise anything
         described = f"{type(error).__name__}: {error}"
         failed = StepFailed(f"The step {name!r} failed: {described}")
@@ -317,7 +324,7 @@ def children_in(journal: Journal) -> tuple[set[str], set[str]]:
     started: set[str] = set()
     settled: set[str] = set()
     for step, recorded in journal.done.items():
-        if step.startswith(_START):
+        if step.startswith(_START) and _is_kept(recorded):
             started.add(result_of(recorded, str))
         elif step.startswith(_WAIT) and _is_kept(recorded):
             settled.update(one.task for one in result_of(recorded, list[ChildResult]))
@@ -350,24 +357,28 @@ def _is_kept(recorded: Recorded) -> bool:
 
 
 def results_of(
-    database: Database, parent: str, tasks: Sequence[str], *, eager: bool
+    database: Database, parent: str, tasks: Sequence[str], until: Until
 ) -> list[ChildResult] | None:
     """Return the results of child tasks, in their order; None while they have to be waited for.
-    With `eager` one without success is enough. Tasks of another parent are unknown.
+    Tasks of another parent are unknown.
     """
     results = []
     for task in tasks:
         # not locked: rows are locked in a fixed order, and these come in any order
         row = load(database, task, lock=False)
         results.append(_result(task, None if row is None or row.parent != parent else row))
-    ended = [one.state in TERMINAL or one.state == "unknown" for one in results]
-    if all(ended) or (eager and any(map(_unsuccessful, results))):
-        return results
-    return None
+    enough = {"ended": False, "failure": any(map(_unsuccessful, results))}
+    enough["success"] = any(one.success for one in results)
+    return results if enough[until] or all(map(has_ended, results)) else None
+
+
+def has_ended(result: ChildResult) -> bool:
+    """Whether a child task has ended, or is unknown."""
+    return result.state in TERMINAL or result.state == "unknown"
 
 
 def _unsuccessful(result: ChildResult) -> bool:
-    return result.state in (*TERMINAL, "unknown") and not result.success
+    return has_ended(result) and not result.success
 
 
 def _result(task: str, row: Row | None) -> ChildResult:
@@ -376,11 +387,11 @@ def _result(task: str, row: Row | None) -> ChildResult:
     if row.result is not None:
         result = read(row.result, Result)
         text = "\n\n".join(map(text_of, result.outputs))
-        return ChildResult(task=task, state=row.state, text=text, is_error=result.is_error)
+        return ChildResult(task, row.state, text, is_error=result.is_error, skill=row.skill)
     reason = ""
     if row.failure is not None:
         failure = read(row.failure, Failure)
         conditions = ", ".join(one.xml.local for one in failure.conditions)
         reason = failure.texts[0].text if failure.texts else conditions
         reason = with_help(reason, failure.conditions)
-    return ChildResult(task=task, state=row.state, reason=reason)
+    return ChildResult(task, row.state, reason=reason, skill=row.skill)

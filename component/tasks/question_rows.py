@@ -312,6 +312,21 @@ def insert(
     return question
 
 
+def insert_approved(database: Database, row: Row, content: Confirm, by: JID) -> None:
+    """Insert a confirmation of a task that was given before, together with others."""
+    assert content.expires is not None
+    assert content.hash is not None
+    expires = steady(database, milliseconds(content.expires))
+    database.execute(
+        f"INSERT INTO inputs ({INPUT_COLUMNS})"  # noqa: S608 - constant columns
+        " VALUES (?, ?, '', 'confirm', ?, ?, ?, ?, 'answered', 'approve', ?, ?, ?)",
+        (
+            *(content.id, row.id, encode(content), content.hash.digest.hex(), row.revision),
+            *(expires, str(by), database.now, database.steady),
+        ),
+    )
+
+
 def question_of(
     row: Row, content: Confirm | Input, asked: Iterable[JID], revision: int | None = None
 ) -> Question:

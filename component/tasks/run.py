@@ -10,7 +10,8 @@ row.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from decimal import Decimal
 from functools import partial
@@ -20,6 +21,7 @@ import anyio
 import msgspec
 import structlog
 
+from component import system
 from component.skills import operations
 from component.skills.calling import call as call_skill
 from component.skills.context import Context
@@ -37,7 +39,17 @@ from component.skills.outputs import SkillResult
 from component.skills.skill import Skill
 from component.store import waiters
 from component.store.database import Database
-from component.tasks import changes, gate, journal, leases, outputs, replay, rows
+from component.tasks import (
+    changes,
+    gate,
+    journal,
+    leases,
+    outputs,
+    question_rows,
+    replay,
+    rows,
+    several_calls,
+)
 from component.tasks.changes import Change, TaskRuntime, Transaction, change
 from component.tasks.delegation import budget_of
 from component.tasks.gate import ITS_PARAMETERS, NotPermitted
@@ -45,15 +57,23 @@ from component.tasks.journal import ATOMIC, Journal, Recorded, StepId, StepOpera
 from component.tasks.leases import Slot
 from component.tasks.outputs import Parts
 from component.tasks.protocol import CannotShare
-from component.tasks.questions import ask_input, ask_relayed, lapses
+from component.tasks.questions import (
+    action_of,
+    ask_input,
+    ask_question,
+    ask_relayed,
+    confirm_for,
+    lapses,
+)
 from component.tasks.receipts import with_receipt
 from component.tasks.replay import Flight, NewRecord, RecordedAnswer, ReplayRecord
 from component.tasks.request import NO_KEY, OnResult, Request, RequestKey
 from component.tasks.rows import TERMINAL, LostError, Row
+from component.tasks.several_calls import SEVERAL_CALLS, CallToStart, Decided
 from xep.binding import read
 from xep.binding.escaping import without_forbidden
 from xep.fluux_agent import errors
-from xep.fluux_agent.confirm import Confirm
+from xep.fluux_agent.confirm import Confirm, parameters_of
 from xep.fluux_agent.execute import Accepted, Output, Result, State
 from xep.fluux_agent.task import Input, Progress
 from xep.stanza_error import StanzaError
@@ -69,8 +89,16 @@ _FAR_BYTES: Final = 16_000
 """The maximum size of the parts inside a result for another server, if they can be shared: servers
 limit what they read from each other, to 30 kB a second where nothing else is configured.
 """
+_DEADLINE_S: Final = 1.0
+"""A skill learns of a deadline this much later, so that the task itself fails with it first."""
 _PROGRESS_S: Final = 1.0
 """Progress that is reported more often than this is combined (EVT-013)."""
+
+_EAGER: Final[Mapping[operations.Until, waiters.Eager]] = {
+    "ended": waiters.ENDED,
+    "failure": waiters.FAILURE,
+    "success": waiters.SUCCESS,
+}
 
 _log = structlog.get_logger("component.tasks")
 
@@ -151,6 +179,8 @@ class Run:
         self.ended = anyio.Event()
         self._runtime, self._limits = runtime, runtime.limits
         self._lock = anyio.Lock()
+        self._decided: dict[tuple[str, bytes], Decided] = {}
+        """What the principal has decided about child tasks before they are started."""
         self._steps = Steps((None if row is None else row.origin) or self.task)
         if self.skill.atomic:
             self._steps.under_way.add(ATOMIC)
@@ -285,6 +315,8 @@ class Run:
         context = context_of(request, skill, self, self.task)
         if self.row is not None and self.row.deadline is not None:
             context.deadline = rows.moment(self.row.deadline)
+            left = self.row.deadline / 1000 - system.now().timestamp()
+            context.shorten(max(0.0, left) + _DEADLINE_S)
         access, on_result = self._runtime.skills, self.admitted.on_result
         try:
             access.check(request, skill, "" if self.row is None else self.task)
@@ -531,12 +563,16 @@ class Run:
                 raise Parked
             self._steps.under_way.add(step.name)
 
-    async def _finish(self, step: StepId, result: str) -> Recorded:
-        """Commit how a step ended, even if the run is being stopped."""
+    async def _finish(self, step: StepId, result: str, cancelled: Collection[str] = ()) -> Recorded:
+        """Commit how a step ended, even if the run is being stopped, and with it cancel child tasks
+        that are not needed any more.
+        """
         recorded = Recorded(result, step.input)
 
         def op(tx: Transaction, row: Row) -> None:
             journal.end_step(tx, row, step.name, recorded)
+            if cancelled:
+                changes.cancel_children(tx, row.id, cancelled)
             if row.attempts > 1:  # this run got further than those that were interrupted
                 row.attempts = 1
                 rows.update(tx, row)
@@ -624,14 +660,76 @@ class Run:
                 )
             self._shown_as.add(start.shown_as)
         if recorded is None:
-            child = await self._child(start)
-            async with self._lock:
-                self._check()
-                if self.row is None:
-                    await self._need_row(announced=False)
-                recorded = await self._create(step, child, start.delay_s)
-                self._steps.done[step.name] = recorded
+            try:
+                child = await self._child(start)
+                async with self._lock:
+                    self._check()
+                    if self.row is None:
+                        await self._need_row(announced=False)
+                    recorded = await self._create(step, child, start.delay_s)
+                    self._steps.done[step.name] = recorded
+            except SkillError as error:
+                # A skill that goes on without this child must not get it when it runs again.
+                await self._finish(step, journal.refused(error))
+                raise
         return journal.result_of(recorded, str)
+
+    async def _confirm_tasks(self, asked: operations.ConfirmTasks) -> None:
+        """Ask the principal about several child tasks, in as few questions as possible."""
+        step, recorded = await self._find(operations.RunStep("confirm tasks", True, b"", None))
+        if recorded is None:
+            found: list[Decided] = []
+            needed = await self._to_confirm(asked.calls)
+            for number, group in enumerate(several_calls.groups(needed)):
+                decision = await self._decision(number, group)
+                found += [msgspec.structs.replace(one.decided, decision=decision) for one in group]
+            recorded = await self._finish(step, journal.succeeded(found))
+        for one in journal.result_of(recorded, list[Decided]):
+            self._decided[one.skill, one.params] = one
+
+    async def _to_confirm(self, calls: Sequence[operations.StartTask]) -> list[CallToStart]:
+        """Return the child tasks that the principal of this task, and nobody else, has to confirm.
+        What a model may have been misled to is asked about alone, with a warning.
+        """
+        found: list[CallToStart] = []
+        for call in calls if self.request.delegation is None else ():
+            with contextlib.suppress(SkillError, StanzaError):  # its start says why
+                child = await self._child(call)
+                needed = await self._runtime.skills.approvers.find(child.request, child.skill)
+                if needed is None or needed.asked != (self.request.principal.bare,):
+                    continue
+                if child.request.caller_context.asker != "misled model":
+                    values = parameters_of(action_of(child.skill, child.arguments))
+                    name = several_calls.name_of(child.skill)
+                    decided = Decided(call.skill, call.params, name, values, needed)
+                    found.append(CallToStart(child.skill, values, decided))
+        return found
+
+    async def _decision(self, number: int, group: Sequence[CallToStart]) -> str:
+        """Return the decision about several child tasks, or ask for it."""
+        calls = several_calls.listed(group)
+        digest = hashlib.sha256(msgspec.json.encode(calls, order="deterministic")).hexdigest()
+        asked = operations.AskPrincipal(SEVERAL_CALLS.name, b"", None, f"{number} {digest}")
+        step, recorded = await self._find_question(asked)
+        if recorded is not None:
+            return journal.result_of(recorded, str)
+        id_, needed = (
+            leases.new_instance(),
+            several_calls.joint([one.decided.needed for one in group]),
+        )
+        request = msgspec.structs.replace(self.request, confirmation=needed)
+
+        def op(tx: Transaction, row: Row) -> None:
+            expires = rows.moment(lapses(tx.now, needed.expires_s, row.deadline))
+            confirm = confirm_for(
+                *(request, SEVERAL_CALLS, calls),
+                task=row.id,
+                question=id_,
+                expires=expires,
+            )
+            tx.publish(ask_question(tx, row, confirm, needed.asked, step.name))
+
+        return await self._park(op)
 
     async def _child(self, start: operations.StartTask) -> Admitted:
         """Admit a child task, which has no more rights than this one. Raises SkillError."""
@@ -670,6 +768,11 @@ class Run:
             raise SkillError(error.text) from None
         except InvalidParam as error:
             raise SkillError(f"The skill {name} cannot be started: {error}") from error
+        decided = self._decided.get((name, start.params))
+        if decided is not None and decided.covers(skill, arguments):
+            if decided.decision == "deny":
+                raise SkillError(errors.denied().text or "It was declined.")
+            request = msgspec.structs.replace(request, undecided=False, confirmation=decided.needed)
         return Admitted(request, skill, arguments)
 
     async def _create(self, step: StepId, admitted: Admitted, delay_s: float) -> Recorded:
@@ -685,6 +788,14 @@ class Run:
                 child.not_before = tx.steady + round(delay_s * 1000)
             child.wake_at = rows.next_due(tx, child)
             rows.put(tx, child)
+            if admitted.request.confirmation is not None:  # it was given together with others
+                confirm = confirm_for(
+                    *(admitted.request, admitted.skill, admitted.arguments),
+                    task=task,
+                    question=leases.new_instance(),
+                    expires=rows.moment(tx.now),
+                )
+                question_rows.insert_approved(tx, child, confirm, self.request.principal)
             row.children += 1
             rows.update(tx, row)
             journal.end_step(tx, row, step.name, recorded)
@@ -698,23 +809,25 @@ class Run:
 
     async def _wait(self, wait: operations.WaitForTasks) -> bytes:
         step, recorded = await self._find(wait)
-        tasks, eager = wait.tasks, wait.eager
+        tasks, until = wait.tasks, wait.until
         if recorded is None:
             mine = "" if self.row is None else self.row.id
             # A read that goes through the writer, so that it waits while the database is
             # unavailable.
             found = await self._runtime.commit(
-                lambda tx: journal.results_of(tx, mine, tasks, eager=eager), keep_trying=True
+                lambda tx: journal.results_of(tx, mine, tasks, until), keep_trying=True
             )
             if found is None:
 
                 def op(tx: Transaction, row: Row) -> None:
-                    row.waits = waiters.wait_for(tx, row.id, tasks, None, eager=eager)
-                    if eager and journal.results_of(tx, row.id, tasks, eager=True) is not None:
+                    row.waits = waiters.wait_for(tx, row.id, tasks, None, _EAGER[until])
+                    if _EAGER[until] and journal.results_of(tx, row.id, tasks, until) is not None:
                         row.waits = 0
 
                 await self._park_until(op)
-            recorded = await self._finish(step, journal.waited(found, eager=eager))
+            left = [one.task for one in found if not journal.has_ended(one)]
+            cancelled = left if until == "success" else ()
+            recorded = await self._finish(step, journal.waited(found, until), cancelled)
         return journal.json_of(recorded)
 
     async def _wait_for_event(
@@ -775,6 +888,7 @@ class Run:
         operations.RelayQuestion: _relay,
         operations.Sleep: _sleep,
         operations.StartTask: _start,
+        operations.ConfirmTasks: _confirm_tasks,
         operations.WaitForTasks: _wait,
         operations.WaitForEvent: _wait_for_event,
         operations.AskModel: _ask_model,

@@ -7,8 +7,8 @@ it is still one of those approved (CNF-040, CNF-041).
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -16,54 +16,21 @@ from component.agent.protocol import Caller, Waiting
 from component.models.messages import ToolCall
 from component.policy.flows import Decision
 from component.skills import InvalidParam, Skill
-from component.skills.inputs import Arguments, SchemaInputs
-from component.skills.spec import Annotations
 from component.tasks.admission import ANSWERS
 from component.tasks.gate import Approvers, arguments_of, completed
-from component.tasks.questions import SEVERAL_CALLS as SEVERAL_CALLS_NAME
 from component.tasks.questions import action_of
 from component.tasks.request import Confirmation, Request
 from component.tasks.service import TaskService
+from component.tasks.several_calls import SEVERAL_CALLS, ConfirmedCall, joint, listed, name_of, same
 from xep.fluux_agent.confirm import parameters_of
 from xep.fluux_agent.execute import Accepted, Result
 from xep.stanza_error import StanzaError
 
-MOST_CALLS: Final = 9
-"""The maximum number of calls in a question: a person has to read all of them. With one digit, the
-numbers of calls are in order where parameters are sorted by name.
-"""
-MOST_CHARACTERS: Final = 3_000
-"""The maximum size of the calls as JSON, so that the question shows each of them whole."""
-_RISKS: Final[tuple[Literal["low", "medium", "high"], ...]] = ("low", "medium", "high")
-_SCHEMA: Final[dict[str, Any]] = {"type": "object", "additionalProperties": {"type": "object"}}
 
-
-def _approved(arguments: Arguments) -> str:
-    return msgspec.json.encode(arguments).decode()
-
-
-SEVERAL_CALLS: Final = Skill(
-    name=SEVERAL_CALLS_NAME,
-    title="Several calls",
-    description="A yes allows each of these calls once, exactly as it is shown",
-    annotations=Annotations(read_only=True, destructive=False, open_world=False),
-    hidden=True,
-    input_schema=_SCHEMA,
-    inputs=SchemaInputs(_SCHEMA),
-    kind="inline",
-    wants_context=False,
-    invoke=lambda arguments, _context: _approved(arguments),
-    source="this service",
-)
-"""The skill whose confirmation allows several calls. It has no effect and is in nobody's view."""
-
-
-class CallToConfirm(msgspec.Struct, frozen=True):
-    """A call that its person must confirm: `values` are all of its parameters, with defaults."""
+class CallToConfirm(ConfirmedCall, frozen=True):
+    """A call of a model that its person must confirm."""
 
     call: ToolCall
-    skill: Skill
-    values: dict[str, Any]
     decision: Decision
     confirmation: Confirmation
     request: Request
@@ -104,7 +71,7 @@ class JointConfirmations:
             values = await values_of(request, skill)
         except (StanzaError, InvalidParam):
             return None
-        return CallToConfirm(call, skill, values, decision, found, request)
+        return CallToConfirm(skill, values, call, decision, found, request)
 
     async def ask(
         self, caller: Caller, calls: Sequence[CallToConfirm], *, session: str, again: bool
@@ -116,7 +83,6 @@ class JointConfirmations:
         calls cannot be asked about together. Raises StorageError.
         """
         chosen = _chosen(calls)
-        risk = max((one.confirmation.risk for one in calls), key=_RISKS.index)
         first = calls[0].request
         request = msgspec.structs.replace(
             first,
@@ -128,7 +94,7 @@ class JointConfirmations:
                 asker="misled model" if chosen else "model",
                 chosen=chosen,
             ),
-            confirmation=msgspec.structs.replace(calls[0].confirmation, risk=risk),
+            confirmation=joint([one.confirmation for one in calls]),
         )
         try:
             if again:
@@ -149,29 +115,6 @@ async def values_of(request: Request, skill: Skill) -> dict[str, Any]:
     return parameters_of(action_of(skill, arguments))
 
 
-def groups(calls: Sequence[CallToConfirm]) -> Iterator[Sequence[CallToConfirm]]:
-    """Divide calls, in order, into groups that a person can review; a call alone is in none."""
-    group: list[CallToConfirm] = []
-    size = 0
-    for one in calls:
-        more = len(json.dumps(one.values, ensure_ascii=False))
-        if group and (len(group) == MOST_CALLS or size + more > MOST_CHARACTERS):
-            if len(group) > 1:
-                yield group
-            group, size = [], 0
-        group.append(one)
-        size += more
-    if len(group) > 1:
-        yield group
-
-
-def listed(calls: Sequence[CallToConfirm]) -> dict[str, Any]:
-    """Return the parameters of the question: the calls in order, each with its skill's version."""
-    return {
-        f"{number}. {_named(one.skill)}": one.values for number, one in enumerate(calls, start=1)
-    }
-
-
 async def approves(result: Result, request: Request, skill: Skill) -> bool:
     """Return whether an approval, the result of `SEVERAL_CALLS`, covers exactly this call."""
     approved: Mapping[str, Any] = json.loads(result.outputs[0].text)
@@ -180,18 +123,9 @@ async def approves(result: Result, request: Request, skill: Skill) -> bool:
     except (StanzaError, InvalidParam):
         return False
     return any(
-        label.partition(". ")[2] == _named(skill) and _same(values, each)
+        label.partition(". ")[2] == name_of(skill) and same(values, each)
         for label, each in approved.items()
     )
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Return whether two values are the same JSON; unlike in Python, 1 is not true."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
-
-
-def _named(skill: Skill) -> str:
-    return f"{skill.name} {skill.version}"
 
 
 def _chosen(calls: Sequence[CallToConfirm]) -> tuple[str, ...]:

@@ -1,14 +1,20 @@
-"""Skills as a model's tools: each call is a request to execute a skill."""
+"""Skills as a model's tools: each call is a request to execute a skill.
+
+If there are many skills of other agents, one tool searches them, and those that it has found are
+tools.
+"""
 
 import contextlib
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from component.agent.protocol import Caller, ToolResult, Waiting
+from component import system
+from component.agent.protocol import Caller, Profile, ToolResult, Waiting
 from component.agent.requests import MessageStarter
 from component.audit.protocol import AuditEvent, Recorder
 from component.budget.protocol import TurnBudget
@@ -17,6 +23,8 @@ from component.models.messages import FilePart, ImagePart, ToolCall
 from component.models.protocol import Tool
 from component.policy.flows import TRUSTED, AgentLimits, covers
 from component.policy.globs import pattern
+from component.policy.policy import ASKS_PEERS
+from component.policy.provenance import texts_in
 from component.policy.taint import Taint
 from component.skills import File, Skill, View
 from component.skills.spec import OPTIONAL
@@ -26,12 +34,20 @@ from component.tasks.outputs import part_of, text_of
 from component.tasks.refusals import with_help
 from component.tasks.request import CallerContext, Request
 from component.tasks.service import TaskService
+from component.tasks.several_calls import SEVERAL_CALLS, groups
 from component.tools.joint_confirmation import (
-    SEVERAL_CALLS,
     CallToConfirm,
     JointConfirmations,
     approves,
-    groups,
+)
+from component.tools.skill_search import (
+    MOST_FOUND,
+    MOST_TOOLS,
+    NAME,
+    found_nothing,
+    found_skills,
+    search_tool,
+    words_of,
 )
 from component.tools.tainted_calls import chosen_and_reserved, with_descriptions
 from xep.binding.json_bounds import checked_json
@@ -47,7 +63,24 @@ _MOST_DESCRIBED: Final = 4096
 _MOST_OFFERED: Final = 64
 """Lists of tools that are kept, each with the view that it is of."""
 _TOOL = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_MARK = re.compile(r"__[0-9a-f]{8}")
 _OVER: Final = frozenset(("completed", "failed", "rejected", "cancelled"))
+
+
+class _Offered(msgspec.Struct, frozen=True):
+    """What agents with equal rights are offered.
+
+    Attributes:
+        tools: the tools, without those that a search has found.
+        others: the skills of these that the operator has not described, by digest.
+        searched: the names of the skills that are searched; empty if all skills are tools.
+        agents: the numbers of these skills, by their agents.
+    """
+
+    tools: tuple[Tool, ...]
+    others: dict[bytes, Skill]
+    searched: frozenset[str] = frozenset()
+    agents: Mapping[str, int] = {}
 
 
 class ToolExecutor:
@@ -78,9 +111,9 @@ class ToolExecutor:
         self._confirmations = confirmations
         self._timeout_s = timeout_s
         self._described: LRUCache[bytes, Tool] = LRUCache(_MOST_DESCRIBED)
-        self._offered: LRUCache[
-            tuple[View, tuple[str, ...], tuple[str, ...]], tuple[Sequence[Tool], dict[bytes, Skill]]
-        ] = LRUCache(_MOST_OFFERED)
+        self._offered: LRUCache[tuple[View, tuple[str, ...], tuple[str, ...]], _Offered] = LRUCache(
+            _MOST_OFFERED
+        )
         self._others: dict[str, dict[bytes, Skill]] = {}
         """What each agent and its sub-agents were offered since the start and the operator has not
         described, by digest. What is withdrawn stays: the model may have said what it should do.
@@ -88,24 +121,49 @@ class ToolExecutor:
 
     def offered(self, caller: Caller) -> Sequence[Tool]:
         """Return the skills that both the principal and the agent may use."""
+        offered, view = self._offered_to(caller), self._view(caller.request.principal)
+        found = [name for name in caller.found if name in offered.searched]
+        skills = [skill for name in found if (skill := view.get(name)) is not None]
+        family = self._others.setdefault(_family(caller), {})
+        family.update(offered.others)
+        family.update({one.digest: one for one in skills if not _is_described_here(one)})
+        return (*offered.tools, *map(self._tool, skills[-MOST_TOOLS:]))
+
+    def _offered_to(self, caller: Caller) -> _Offered:
         view, profile = self._view(caller.request.principal), caller.profile
         key = view, profile.skills, profile.capabilities
         if key not in self._offered:  # a view is another one after each change of the skills
-            wanted = pattern(profile.skills)
-            found = [
-                skill
-                for name in view.names()
-                if wanted.fullmatch(name) and (skill := view.get(name)) is not None
-            ]
-            mine = [one for one in found if covers(profile.capabilities, one.capabilities) is None]
-            others = {one.digest: one for one in mine if one.described_by not in (None, *TRUSTED)}
-            self._offered[key] = tuple([self._tool(each) for each in mine]), others
-        tools, others = self._offered[key]
-        self._others.setdefault(_family(caller), {}).update(others)
-        return tools
+            self._offered[key] = self._offer(view, profile)
+        return self._offered[key]
+
+    def _offer(self, view: View, profile: Profile) -> _Offered:
+        wanted, is_of_peer = pattern(profile.skills), self._gate.is_of_peer
+        names = [name for name in view.names() if wanted.fullmatch(name)]
+        agents = Counter(name.partition(".")[0] for name in names if is_of_peer(name))
+        # By its capability, because thousands of skills are made only when they are found.
+        may_ask = [one for one in agents if covers(profile.capabilities, (f"peer:{one}",)) is None]
+        agents = Counter({name: agents[name] for name in may_ask})
+        searched = frozenset[str]()
+        if agents.total() > MOST_TOOLS:
+            searched = frozenset(
+                name for name in names if is_of_peer(name) and name.partition(".")[0] in agents
+            )
+        found = [
+            skill
+            for name in names
+            if name not in searched and (skill := view.get(name)) is not None
+        ]
+        mine = [one for one in found if covers(profile.capabilities, one.capabilities) is None]
+        tools = [self._tool(one) for one in mine]
+        if searched:
+            tools = [search_tool(agents), *(one for one in tools if one.name != NAME)]
+        others = {one.digest: one for one in mine if not _is_described_here(one)}
+        return _Offered(tuple(tools), others, searched, agents)
 
     def together(self, caller: Caller, name: str) -> bool:
         """Whether the skill only reads, so that its place among others means nothing."""
+        if self._is_search(caller, name):
+            return True
         skill = self._skill(caller, name)
         return skill is not None and skill.annotations.read_only
 
@@ -113,6 +171,8 @@ class ToolExecutor:
         self, caller: Caller, call_id: str, name: str, arguments: str
     ) -> ToolResult | Waiting:
         """Run a skill as the person's agent."""
+        if self._is_search(caller, name):
+            return await self._search(caller, arguments)
         skill = self._skill(caller, name)
         if skill is None:
             self.refused(caller, name)
@@ -125,8 +185,31 @@ class ToolExecutor:
             return _no(f"The arguments of {name} are not a JSON object: {error}")
         return await self._run(caller, skill, self._request(caller, call_id, skill, given.encode()))
 
+    async def _search(self, caller: Caller, arguments: str) -> ToolResult:
+        """Find skills of other agents, which are tools from then on."""
+        offered, view = self._offered_to(caller), self._view(caller.request.principal)
+        try:
+            words = words_of(arguments)
+        except ValueError as error:
+            self.refused(caller, NAME)
+            return _no(f"Nothing was searched: {error}", not_made=True)
+        view.names()  # makes the list that is searched
+        names, whole = await system.in_thread(view.ranked, words, offered.searched)
+        best = [(name, view.get(name)) for name in names[: min(whole, MOST_FOUND) or MOST_FOUND]]
+        found = [(tool_name(name), skill) for name, skill in best if skill is not None]
+        self._record(caller, "tool-call", "done", NAME, f"{whole or len(names)} found")
+        if not found:
+            return found_nothing(offered.agents)
+        return found_skills(found, whole, len(names))
+
+    def _is_search(self, caller: Caller, name: str) -> bool:
+        return name == NAME and bool(self._offered_to(caller).searched)
+
     def refused(self, caller: Caller, name: str) -> None:
         """Record that a call was not made, and whether it lacked a capability or the skill."""
+        if self._is_search(caller, name):
+            why = "a call that cannot be decoded"
+            return self._record(caller, "tool-call", "refused", NAME, why)
         skill = self._of_view(caller, name)
         if skill is None:
             return self._record(caller, "tool-call", "refused", name[:_LONGEST], "no such tool")
@@ -163,7 +246,7 @@ class ToolExecutor:
 
     async def _to_confirm(self, caller: Caller, call: ToolCall) -> CallToConfirm | None:
         """Return a call if the person must confirm it, and the call is otherwise allowed."""
-        skill = self._skill(caller, call.name)
+        skill = None if self._is_search(caller, call.name) else self._skill(caller, call.name)
         if skill is None or covers(caller.profile.capabilities, skill.capabilities) is not None:
             return None
         arguments = call.arguments.strip().encode()
@@ -203,6 +286,9 @@ class ToolExecutor:
         raw = msgspec.Raw(arguments)
         described = self._others.get(_family(caller), {})
         view = self._view(caller.request.principal)
+        if skill.name == ASKS_PEERS:  # the names of the skills are not addresses that it goes to
+            named = [one for one in texts_in(msgspec.json.decode(raw)) if view.get(one) is not None]
+            caller = msgspec.structs.replace(caller, written=(*caller.written, *named))
         caller = with_descriptions(caller, skill, raw, described.values(), view)
         chosen, own = chosen_and_reserved(
             caller, skill, raw, lambda tool: self._skill(caller, tool)
@@ -321,10 +407,13 @@ class ToolExecutor:
     def _of_view(self, caller: Caller, name: str) -> Skill | None:
         view = self._view(caller.request.principal)
         skill = view.get(name)
-        if skill is None and "." not in name:
-            named = (one for one in view.names() if tool_name(one) == name)
-            skill = next((found for one in named if (found := view.get(one)) is not None), None)
-        return skill
+        if skill is not None or "." in name:
+            return skill
+        plain = name.replace("__", ".")
+        if tool_name(plain) == name:
+            return view.get(plain)
+        named = (one for one in view.names() if tool_name(one) == name)
+        return next((view.get(one) for one in named), None) if _MARK.search(name) else None
 
     def _tool(self, skill: Skill) -> Tool:
         known: Tool | None = self._described.get(skill.digest)
@@ -373,6 +462,11 @@ def tool_name(skill: str) -> str:
         return plain
     mark = hashlib.sha256(skill.encode()).hexdigest()[:8]
     return f"{plain[: _LONGEST - 10]}__{mark}"
+
+
+def _is_described_here(skill: Skill) -> bool:
+    """Whether the operator, or a person whom the model may trust, has written the description."""
+    return skill.described_by in (None, *TRUSTED)
 
 
 def _session(caller: Caller, call_id: str) -> str:

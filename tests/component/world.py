@@ -60,7 +60,7 @@ from component.task_messages.questions import Questions
 from component.tasks.gate import Approvers, AskModel, Gate, SkillAccess, no_model
 from component.tasks.protocol import TaskLimits
 from component.tasks.service import Clocks, TaskService
-from component.tools.joint_confirmation import SEVERAL_CALLS
+from component.tasks.several_calls import SEVERAL_CALLS
 from tests.component.audit.book import Book
 from tests.component.features.chat.handler import message_handler
 from tests.component.link.router.wire import AGENT, DOMAIN, Bench, ListOutput, iq, until

@@ -211,6 +211,22 @@ def test_cancelling_at_the_first_agent_stops_the_last_one(
 
 
 @pytest.mark.thorough
+def test_the_first_of_several_answers_stops_the_other_work_at_the_last_agent(
+    agents: Federation, romeo: SlixClient, gate: Gate
+) -> None:
+    given = json.dumps({"call": "archive.choose", "params": {}, "beside": "slower"})
+    call = {"skill": "research.report", "params": json.loads(given)}
+    whole = json.dumps({"calls": [call], "how": "first-good"})
+    task = accepted(romeo.iq(agents.a.address, execute("peers_ask", json=whole), "set"))
+    with gate.arrival("slower") as waiting:
+        hear(romeo, agents, "Of which year?")
+        say(romeo, agents.a.address, "1597")
+        assert waiting.recv(1) == b""
+    assert "research.report:\nReport: That of 1597." in completed(romeo, task)
+    assert agents.c.effects("slower") == ["slower first"]
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("killed", ["a", "b", "c", "abc"])
 def test_killed_agents_finish_the_work_and_nothing_is_done_twice(
     agents: Federation, romeo: SlixClient, gate: Gate, killed: str

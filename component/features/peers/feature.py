@@ -1,6 +1,6 @@
 """Agents elsewhere: their skills here, and calls of them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from anyio.lowlevel import checkpoint
@@ -22,6 +22,7 @@ from component.features.peers.rows import TOPIC
 from component.features.peers.shares import Shares
 from component.features.peers.verification import GrantVerifier
 from component.kernel.check import Check
+from component.kernel.environment import Catalog
 from component.kernel.kernel import Kernel
 from component.skills import Registry, Skill
 from component.store import Storage
@@ -43,19 +44,31 @@ class PeersFeature(Feature):
     _fixtures: "ConformanceFixtures | None" = None
     _calls: PeerCalls
 
-    def skills(self) -> Iterable[Skill]:
-        """Return the skills for the conformance kit, if they are offered."""
-        if not self.settings.conformance.enabled:
-            return ()
-        from component.features.peers.conformance_fixtures import (  # noqa: PLC0415 - rarely used
-            ConformanceFixtures,
-        )
+    _catalog: Catalog | None = None
 
-        self._fixtures = ConformanceFixtures(self.settings.peer, lambda: self._calls)
-        return self._fixtures.skills()
+    def _opened(self) -> Catalog:
+        assert self._catalog is not None, "skills are called while the service runs"
+        return self._catalog
+
+    def skills(self) -> Iterator[Skill]:
+        """Yield the skill that calls several peers, if any can be called, and the skills for the
+        conformance kit, if they are offered.
+        """
+        if any(peer.skills for peer in self.settings.peer):
+            from component.features.peers.skills import peers_ask_skill  # noqa: PLC0415 - rarely used
+
+            yield peers_ask_skill(self._opened)
+        if self.settings.conformance.enabled:
+            from component.features.peers.conformance_fixtures import (  # noqa: PLC0415 - rarely used
+                ConformanceFixtures,
+            )
+
+            self._fixtures = ConformanceFixtures(self.settings.peer, lambda: self._calls)
+            yield from self._fixtures.skills()
 
     def open(self, kernel: Kernel) -> Opened:
         """Make what sends and follows calls, and a source of skills for each peer."""
+        self._catalog = kernel.environment.catalog
         keys, agents = AgentKeys(kernel), agents_of(self.settings)
         grants = PeerGrants(kernel, keys, self.settings.peer)
         shares = self._shares = Shares(kernel)

@@ -202,6 +202,29 @@ def test_a_search_has_a_bounded_number_of_words() -> None:
     assert _view.names("a " * 1000) == ()
 
 
+def test_a_ranked_search_puts_first_what_has_all_words_then_rare_words_and_names() -> None:
+    registry = Registry(
+        [
+            made("b.report", "Write the report about the weather."),
+            made("b.weather", "Say the temperature."),
+            made("c.sky", "Draw the weather map."),
+            made("d.thing", "Do the thing."),
+            made("e.hidden", "weather map of the report"),
+        ]
+    )
+    view = registry.view("k", everything)
+    among = frozenset(view.names()) - {"e.hidden"}
+
+    def ranked(*words: str) -> tuple[list[str], int]:
+        names, whole = view.ranked(frozenset(words), among)
+        return list(names), whole
+
+    assert ranked("weather", "map") == (["c.sky", "b.weather", "b.report"], 1)
+    assert ranked("weather") == (["b.weather", "b.report", "c.sky"], 3)
+    assert ranked("write", "thing", "storm") == (["d.thing", "b.report"], 0)
+    assert ranked("nothing", "else") == ([], 0)
+
+
 def test_a_skill_that_is_removed_is_in_no_view_from_then_on() -> None:
     @skill(read_only=True)
     def one() -> str:

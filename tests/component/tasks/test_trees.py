@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import anyio
@@ -130,6 +131,137 @@ async def test_a_parent_can_go_on_without_a_failed_child(open_storage: Open) -> 
     async with living(open_storage, tolerant, leaf([])) as world:
         task = await world.task("tolerant")
         assert text_of(await world.ear.ended(task)) == "completed:GOODTrue failed:False"
+
+
+def first(
+    held: anyio.Event | None = None, after: Callable[[Context], Awaitable[None]] | None = None
+) -> Skill:
+    """A skill that waits for the first success of leaves, and then does what comes `after`. With
+    `held`, it sets this when it runs, and goes no further.
+    """
+
+    @skill(name="first", durable=True)
+    async def work(names: str, context: Context) -> str:
+        tasks = [await context.start("leaf", {"name": name}, key=name) for name in names.split(",")]
+        if held is not None:
+            held.set()
+            await anyio.sleep_forever()
+        found = await context.wait_first(tasks)
+        if after is not None:
+            await after(context)
+        good = next((one.text for one in found if one.success), "none")
+        return f"{good} of {[one.state for one in found]}"
+
+    return work
+
+
+def gated(gates: dict[str, anyio.Event]) -> Skill:
+    """A leaf that waits at the gate of its name, if there is one; `bad` fails then."""
+
+    @skill(name="leaf", durable=True)
+    async def work(name: str, context: Context) -> str:
+        if name in gates:
+            await gates[name].wait()
+        if name == "bad":
+            raise SkillError("I do not like it.")
+        return name.upper()
+
+    return work
+
+
+@pytest.mark.ports
+async def test_the_first_success_ends_a_wait_and_the_others_are_cancelled(
+    open_storage: Open,
+) -> None:
+    gates = {"a": anyio.Event(), "b": anyio.Event(), "bad": anyio.Event()}
+    async with living(open_storage, first(), gated(gates)) as world:
+        task = await world.task("first", params={"names": "a,b,bad"})
+        await until_waiting(world, task, 3)
+        gates["bad"].set()
+        await until_waiting(world, task, 2)
+        gates["b"].set()
+        assert text_of(await world.ear.ended(task)) == "B of ['running', 'completed', 'completed']"
+
+        async def over() -> bool:
+            return await states(world, task) == ["cancelled", "completed", "completed"]
+
+        await eventually(over)
+
+
+@pytest.mark.ports
+async def test_the_others_are_cancelled_while_their_parent_goes_on(open_storage: Open) -> None:
+    async def sleep(context: Context) -> None:
+        await context.sleep(86_400)
+
+    gates = {"a": anyio.Event(), "b": anyio.Event()}
+    gates["b"].set()
+    async with living(open_storage, first(after=sleep), gated(gates)) as world:
+        task = await world.task("first", params={"names": "a,b"})
+
+        async def over() -> bool:
+            return await states(world, task) == ["cancelled", "completed"]
+
+        await eventually(over)
+        assert (await world.get(task)).state == "running"
+
+
+async def test_without_any_success_a_wait_for_the_first_one_ends_with_the_last_child(
+    open_storage: Open,
+) -> None:
+    async with living(open_storage, first(), gated({})) as world:
+        task = await world.task("first", params={"names": "bad"})
+        assert text_of(await world.ear.ended(task)) == "none of ['completed']"
+
+
+@pytest.mark.ports
+async def test_a_kill_between_the_first_success_and_the_end_of_the_others_leaves_none_running(
+    open_storage: Open,
+) -> None:
+    gates = {"a": anyio.Event(), "b": anyio.Event()}
+    async with living(open_storage, first(), gated(gates)) as world:
+        task = await world.task("first", params={"names": "a,b"})
+        await until_waiting(world, task, 2)
+    gates["b"].set()
+    held = anyio.Event()
+    async with living(open_storage, first(held), gated(gates)) as world:
+        await held.wait()
+        assert await states(world, task) == ["completed", "running"]
+    async with living(open_storage, first(), gated(gates)) as world:
+        assert text_of(await world.ear.ended(task)) == "B of ['running', 'completed']"
+
+        async def over() -> bool:
+            return await states(world, task) == ["cancelled", "completed"]
+
+        await eventually(over)
+
+
+async def test_a_child_that_was_refused_is_not_started_when_its_parent_runs_again(
+    open_storage: Open,
+) -> None:
+    began: list[str] = []
+
+    @skill(name="late", durable=True)
+    async def late(context: Context) -> str:
+        began.append("late")
+        return "late"
+
+    @skill(name="tolerant", durable=True)
+    async def tolerant(context: Context) -> str:
+        try:
+            await context.start("late")
+        except SkillError as error:
+            refusal = str(error)
+        found = await context.wait([await context.start("leaf", {"name": "a"})])
+        return f"{found[0].text}; {refusal}"
+
+    gates = {"a": anyio.Event()}
+    async with living(open_storage, tolerant, gated(gates)) as world:
+        task = await world.task("tolerant")
+        await until_waiting(world, task, 1)
+    gates["a"].set()
+    async with living(open_storage, tolerant, late, gated(gates)) as world:
+        assert text_of(await world.ear.ended(task)) == "A; There is no skill called late."
+        assert began == []
 
 
 async def test_a_child_that_refuses_fails_an_eager_parent(open_storage: Open) -> None:

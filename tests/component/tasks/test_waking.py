@@ -43,10 +43,10 @@ def end(task: str) -> Callable[[Database], None]:
     return op
 
 
-def wait(*tasks: str, eager: bool = False) -> Callable[[Database], None]:
+def wait(*tasks: str, eager: waiters.Eager = waiters.ENDED) -> Callable[[Database], None]:
     def op(database: Database) -> None:
         load(database, "parent")
-        count = waiters.wait_for(database, "parent", tasks, None, eager=eager)
+        count = waiters.wait_for(database, "parent", tasks, None, eager)
         database.execute("UPDATE tasks SET waits = ? WHERE id = 'parent'", (count,))
 
     return op
@@ -108,4 +108,23 @@ def test_a_task_that_begins_to_wait_while_another_ends_is_woken(
     engines: list[PostgreSQL], migrated_url: str
 ) -> None:
     beside(engines, migrated_url, wait("a"), end("a"))
+    assert waits(engines) == 0
+
+
+def test_one_of_several_that_end_at_once_wakes_who_waits_for_a_success(
+    engines: list[PostgreSQL], migrated_url: str
+) -> None:
+    with engines[0].transaction() as database:
+        wait("a", "b", eager=waiters.SUCCESS)(database)
+    beside(engines, migrated_url, end("a"), end("b"))
+    assert waits(engines) == 0
+
+
+def test_only_a_success_wakes_who_waits_for_one(engines: list[PostgreSQL]) -> None:
+    with engines[0].transaction() as database:
+        wait("a", "b", eager=waiters.SUCCESS)(database)
+        waiters.wake_tasks(database, "a", success=False, expected=True)
+    assert waits(engines) == 1
+    with engines[0].transaction() as database:
+        waiters.wake_tasks(database, "b", success=False, expected=True)
     assert waits(engines) == 0

@@ -15,14 +15,14 @@ from component.policy.flows import Decision as FlowDecision
 from component.policy.flows import Flow
 from component.skills import Skill, skill
 from component.tasks.request import Confirmation, Request
-from component.tools.joint_confirmation import (
+from component.tasks.several_calls import (
     MOST_CALLS,
     MOST_CHARACTERS,
     SEVERAL_CALLS,
-    CallToConfirm,
     groups,
     listed,
 )
+from component.tools.joint_confirmation import CallToConfirm
 from tests.component.link.router.wire import until
 from tests.component.tools.test_tools import AT, WHO, Desk, a_caller
 from xep.fluux_agent.confirm import Confirm
@@ -229,7 +229,7 @@ def to_confirm(number: int, size: int, one: Skill = send) -> CallToConfirm:
     values = {"to": "x" * size}
     request = Request(skill=one.name, requester=WHO, principal=WHO.bare, target=AT)
     needed = Confirmation((WHO.bare,))
-    return CallToConfirm(call, one, values, FlowDecision("confirm"), needed, request)
+    return CallToConfirm(one, values, call, FlowDecision("confirm"), needed, request)
 
 
 @given(st.lists(st.integers(0, 2 * MOST_CHARACTERS), max_size=40))
