@@ -2,21 +2,29 @@
 
 Requesters whose views have the same skills share one listing, which is made at the first discovery;
 executing never needs it.
+
+Of the skills of a `Catalogue`, only names, digests and texts to search are kept. A skill of it is
+made when it is looked up by its name, and only those that were used last are kept.
 """
 
 from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from functools import lru_cache, partial
 from operator import attrgetter
-from typing import TypeVar
+from typing import ClassVar, Final, TypeAlias, TypeVar
+
+import msgspec
 
 from component.caches import LRUCache
 from component.skills.declare import own_skill
 from component.skills.errors import DuplicateSkillError, SearchError
 from component.skills.skill import Skill
+
+DIGEST_BYTES: Final = 16
+"""The size of the digest of a skill in a catalogue."""
 
 A = TypeVar("A", bound="Hashable")
 K = TypeVar("K", bound="Hashable")
@@ -26,6 +34,8 @@ MOST_WORDS = 16
 _SEARCHES_KEPT = 16
 _LONGEST_KEPT = 1024
 """The maximum length of the words of a search whose result is cached."""
+_MADE_KEPT: Final = 1024
+_DECISIONS_KEPT: Final = 4096
 _name = attrgetter("name")
 
 
@@ -34,14 +44,63 @@ def _absent() -> None:
     """Stand for a skill that does not exist: the policy is consulted in the same way."""
 
 
+class Catalogue:
+    """Makes skills when they are first used.
+
+    Attributes:
+        source: where the skills come from, for admins.
+        digests: the digests of all skills, one after the other.
+    """
+
+    source: str
+    digests: bytes
+
+    def make(self, name: str, number: int) -> Skill | None:
+        """Return the skill with this name and number; None, with an entry in the log, if it cannot
+        be made.
+        """
+        raise NotImplementedError
+
+
+class ListedSkill(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """A skill of a catalogue that is not made yet: what discovery and search need of it.
+
+    Attributes:
+        number: its number in the catalogue, from 0.
+        searched: its name, title, description and tags, as in `SkillSpec.searched`.
+    """
+
+    hidden: ClassVar = False
+
+    name: str
+    number: int
+    searched: str
+    catalogue: Catalogue
+
+    @property
+    def source(self) -> str:
+        """Where it comes from, for admins."""
+        return self.catalogue.source
+
+    @property
+    def digest(self) -> bytes:
+        """A hash over everything that a caller can see of it."""
+        begin = self.number * DIGEST_BYTES
+        return self.catalogue.digests[begin : begin + DIGEST_BYTES]
+
+
+Entry: TypeAlias = Skill | ListedSkill
+
+
 class Registry:
     """Skills by name. It caches at most `views` views, dropping the least recently used."""
 
     def __init__(self, skills: Iterable[Skill] = (), *, views: int = 256) -> None:
         """Create the registry with the first skills. Raises DuplicateSkillError."""
-        self._skills: dict[str, Skill] = {}
-        self._offered: dict[str, dict[str, Skill]] = {}
-        self._ordered: tuple[Skill, ...] | None = None
+        self._skills: dict[str, Entry] = {}
+        self._offered: dict[str, dict[str, Entry]] = {}
+        self._made: LRUCache[str, tuple[ListedSkill, Skill]] = LRUCache(_MADE_KEPT)
+        self._ordered: tuple[Entry, ...] | None = None
         self._most_views = views
         self._views: LRUCache[Hashable, View] = LRUCache(views)
         self._listings: weakref.WeakValueDictionary[str, _Listing] = weakref.WeakValueDictionary()
@@ -54,8 +113,8 @@ class Registry:
         return len(self._skills)
 
     def __iter__(self) -> Iterator[Skill]:
-        """Iterate over all skills in the order of their names."""
-        return iter(self._in_order())
+        """Iterate over all skills in the order of their names. All of them are made."""
+        return filter(None, map(self.get, self.names()))
 
     def add(self, declared: Skill) -> None:
         """Add a skill. Existing views do not list it. Raises DuplicateSkillError."""
@@ -65,41 +124,44 @@ class Registry:
         self._skills[declared.name] = declared
         self.changed()
 
-    def offer(self, source: str, skills: Sequence[Skill]) -> list[DuplicateSkillError]:
+    def offer(self, source: str, skills: Iterable[Entry]) -> list[DuplicateSkillError]:
         """Make these the skills of a source, in place of those that it offered before.
 
         Existing views do not change, and calls under way keep their skills. Skills whose names
-        belong to others are not added; an error for each is returned.
+        belong to others are not added; an error for each is returned. The skills of other sources
+        are not touched.
         """
         new, refused = self._sorted_out(source, skills)
-        if new != self._offered.get(source, {}):
-            kept = self._others(source)
-            self._skills.clear()  # views hold this dictionary
-            self._skills.update(kept | new)
-            self._offered[source] = new
+        before = self._offered.get(source, {})
+        if new != before:
+            for name in before.keys() - new.keys():
+                del self._skills[name]  # views hold this dictionary
+            self._skills.update(new)
+            if new:
+                self._offered[source] = new
+            else:
+                del self._offered[source]
             self.changed()
         return refused
 
-    def refused(self, source: str, skills: Sequence[Skill]) -> list[DuplicateSkillError]:
+    def refused(self, source: str, skills: Iterable[Entry]) -> list[DuplicateSkillError]:
         """Return an error for each skill that `offer` would not add."""
         return self._sorted_out(source, skills)[1]
 
     def _sorted_out(
-        self, source: str, skills: Sequence[Skill]
-    ) -> tuple[dict[str, Skill], list[DuplicateSkillError]]:
-        others, refused = self._others(source), list[DuplicateSkillError]()
-        new: dict[str, Skill] = {}
+        self, source: str, skills: Iterable[Entry]
+    ) -> tuple[dict[str, Entry], list[DuplicateSkillError]]:
+        mine, refused = self._offered.get(source, {}), list[DuplicateSkillError]()
+        new: dict[str, Entry] = {}
         for each in skills:
-            there = others.get(each.name) or new.get(each.name)
+            there = self._skills.get(each.name)
+            if there is None or there is mine.get(each.name):
+                there = new.get(each.name)
             if there is None:
                 new[each.name] = each
             else:
                 refused.append(_duplicate(there, each))
         return new, refused
-
-    def _others(self, source: str) -> dict[str, Skill]:
-        mine = self._offered.get(source, {})
-        return {name: each for name, each in self._skills.items() if mine.get(name) is not each}
 
     def remove(self, name: str) -> None:
         """Remove a skill. Existing views may still list it. Raises KeyError."""
@@ -123,18 +185,30 @@ class Registry:
 
     def get(self, name: str) -> Skill | None:
         """Return a skill without checking who may see it; callers use a view instead."""
-        return self._skills.get(name)
+        found = self._skills.get(name)
+        return self._make(found) if isinstance(found, ListedSkill) else found
 
-    def view(self, key: Hashable, visible: Callable[[Skill], bool]) -> View:
+    def _make(self, listed: ListedSkill) -> Skill | None:
+        """Return the skill of a catalogue, made now or a short time ago."""
+        made = self._made.get(listed.name)
+        if made is not None and made[0] is listed:
+            return made[1]
+        skill = listed.catalogue.make(listed.name, listed.number)
+        if skill is not None:
+            self._made[listed.name] = listed, skill
+        return skill
+
+    def view(self, key: Hashable, visible: Callable[[str], bool]) -> View:
         """Return the view of a requester. Call it for each request: it is a cached look-up.
 
-        `key` must determine the decision: requesters with equal keys share the view that was made
-        with the first `visible`. A coarse key (the rule that applies) keeps more of them than a
-        fine one (the principal). When the policy changes, the keys must change too.
+        `visible` says whether the requester sees the skill of a name. `key` must determine the
+        decision: requesters with equal keys share the view that was made with the first `visible`.
+        A coarse key (the rule that applies) keeps more of them than a fine one (the principal).
+        When the policy changes, the keys must change too.
         """
         views = self._views
         if key not in views:
-            views[key] = View(self._skills, visible, self._listing)
+            views[key] = View(_Seen(self._skills, visible, self._make), visible, self._listing)
         return views[key]
 
     def viewer(
@@ -149,7 +223,7 @@ class Registry:
 
         def view_of(asker: A) -> View:
             key = key_of(asker)
-            return self.view(key, lambda declared: may_use(key, declared.name))
+            return self.view(key, partial(may_use, key))
 
         remembering = lru_cache(self._most_views)(view_of)
         self._listeners.append(remembering.cache_clear)
@@ -159,13 +233,13 @@ class Registry:
         """Return the names of all skills, hidden ones included, sorted."""
         return tuple([each.name for each in self._in_order()])
 
-    def _in_order(self) -> tuple[Skill, ...]:
+    def _in_order(self) -> tuple[Entry, ...]:
         if self._ordered is None:
             self._ordered = tuple(sorted(self._skills.values(), key=_name))
         return self._ordered
 
-    def _listing(self, visible: Callable[[Skill], bool]) -> _Listing:
-        seen = tuple(each for each in self._in_order() if not each.hidden and visible(each))
+    def _listing(self, visible: Callable[[str], bool]) -> _Listing:
+        seen = tuple([one for one in self._in_order() if not one.hidden and visible(one.name)])
         digests = hashlib.sha256(b"".join(each.digest for each in seen))
         version = digests.hexdigest()[:32]
         listing = self._listings.get(version)
@@ -175,18 +249,29 @@ class Registry:
 
 
 class _Seen(dict[str, "Skill"]):
-    """Requested skills that the view contains, by name: there are no more of them than skills."""
+    """Requested skills that the view contains, by name: there are no more of them than skills.
+    Those of catalogues are not in it.
+    """
 
-    __slots__ = ("_skills", "_visible")
+    __slots__ = ("_make", "_skills", "_visible")
 
-    def __init__(self, skills: Mapping[str, Skill], visible: Callable[[Skill], bool]) -> None:
+    def __init__(
+        self,
+        skills: Mapping[str, Entry],
+        visible: Callable[[str], bool],
+        make: Callable[[ListedSkill], Skill | None],
+    ) -> None:
         self._skills = skills
-        self._visible = visible
+        # Decided once for most skills: the key of a view determines the decisions.
+        self._visible = lru_cache(_DECISIONS_KEPT)(visible)
+        self._make = make
 
     def __missing__(self, name: str) -> Skill | None:
         found = self._skills.get(name, _absent)
-        if not self._visible(found) or found.hidden:
+        if not self._visible(found.name) or found.hidden:
             return None
+        if isinstance(found, ListedSkill):
+            return self._make(found)
         self[name] = found
         return found
 
@@ -203,15 +288,14 @@ class View:
 
     def __init__(
         self,
-        skills: Mapping[str, Skill],
-        visible: Callable[[Skill], bool],
-        list_seen: Callable[[Callable[[Skill], bool]], _Listing],
+        seen: _Seen,
+        visible: Callable[[str], bool],
+        list_seen: Callable[[Callable[[str], bool]], _Listing],
     ) -> None:
-        # Decided once for each skill: the key of a view determines the decisions.
-        self._visible = lru_cache(maxsize=None)(visible)
+        self._visible = visible
         self._list = list_seen
         self._listing: _Listing | None = None
-        self.get: Callable[[str], Skill | None] = _Seen(skills, self._visible).__getitem__
+        self.get: Callable[[str], Skill | None] = seen.__getitem__
 
     @property
     def version(self) -> str:
@@ -234,6 +318,10 @@ class View:
             raise SearchError(f"A search takes at most {MOST_WORDS} words, not {len(wanted)}.")
         return self._listed().names(wanted)
 
+    def made(self) -> tuple[Skill, ...]:
+        """Return the visible skills that are not in catalogues, sorted by name."""
+        return self._listed().made
+
     def _listed(self) -> _Listing:
         if self._listing is None:
             self._listing = self._list(self._visible)
@@ -243,10 +331,11 @@ class View:
 class _Listing:
     """Skills in order, their version, and the results of the latest searches."""
 
-    __slots__ = ("__weakref__", "_searches", "skills", "version")
+    __slots__ = ("__weakref__", "_searches", "made", "skills", "version")
 
-    def __init__(self, skills: tuple[Skill, ...], version: str) -> None:
+    def __init__(self, skills: tuple[Entry, ...], version: str) -> None:
         self.skills = skills
+        self.made = tuple([one for one in skills if not isinstance(one, ListedSkill)])
         self.version = version
         self._searches: LRUCache[frozenset[str], tuple[str, ...]] = LRUCache(_SEARCHES_KEPT)
 
@@ -262,7 +351,7 @@ class _Listing:
         return names
 
 
-def _duplicate(there: Skill, declared: Skill) -> DuplicateSkillError:
+def _duplicate(there: Entry, declared: Entry) -> DuplicateSkillError:
     return DuplicateSkillError(
         declared.name,
         f"Two skills are named {declared.name}, of {there.source} and {declared.source}:"

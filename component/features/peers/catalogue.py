@@ -1,131 +1,142 @@
-"""The skills that peers offer: known from the last time at once, and fetched anew when they change.
+"""What a peer offers: its descriptions, and the skills that are made of them when they are used."""
 
-What a peer has offered last is a row, so its skills are there before the connection is.
-"""
+import zlib
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any, Final
 
-from typing import Final
-
-import anyio
+import msgspec
 import structlog
-from anyio.abc import TaskStatus
 
 from component.config.peers import Peer
-from component.features.peers import rows
 from component.features.peers.calls import PeerCalls
-from component.features.peers.remote import skill_of
-from component.kernel.kernel import Kernel
+from component.features.peers.remote import skill_of, usable
+from component.features.peers.rows import OfferedSkills
 from component.policy.globs import pattern
+from component.skills.context import Context
 from component.skills.errors import DeclarationError, printable
-from component.skills.skill import Skill
-from component.skills.sources import Offer
-from component.store.errors import StorageError
-from component.store.outages import log_failure
-from xep.fluux_agent.skills import SkillDescription, SkillsQuery
-from xep.jid import JID
-from xep.result_sets import ResultSet
-from xep.stanza_error import StanzaError
+from component.skills.inputs import Arguments
+from component.skills.registry import DIGEST_BYTES, Catalogue, ListedSkill
+from component.skills.skill import Invoke, Skill
+from xep.binding import encode, read
+from xep.fluux_agent.skills import SkillDescription
 
 _log = structlog.get_logger("component.features.peers")
 
-_MOST_PAGES: Final = 200
-_LEAST_TTL_S: Final = 60
-_LONGEST_TTL_S: Final = 86_400
-_FIRST_WAIT_S: Final = 5.0
-_LONGEST_WAIT_S: Final = 600.0
 _LONGEST_NAME: Final = 100
+_LEVEL: Final = 6
+_UNPACKED_KEPT: Final = 4
+"""The number of catalogues whose descriptions are kept unpacked: a page of a list has skills of
+few peers."""
 
 
-class PeerSkills:
-    """The source of the skills of one peer."""
+class Described(msgspec.Struct, frozen=True):
+    """A usable description: the XML, and what is kept of it."""
 
-    def __init__(self, peer: Peer, kernel: Kernel, calls: PeerCalls) -> None:
-        self.name = f"peer.{peer.name}"
+    name: str
+    searched: str
+    digest: bytes
+    text: str
+
+
+def described(peer: Peer, said: SkillDescription) -> Described | None:
+    """Return what is kept of a skill of a peer; None, with an entry in the log, if it cannot be
+    used.
+    """
+    try:
+        checked = usable(peer, said)
+        searched = skill_of(peer, checked, _not_called).searched
+    except (DeclarationError, ValueError, RecursionError) as error:
+        _log_unusable(peer, said.name, error)
+        return None
+    text = encode(checked)
+    digest = sha256(f"{peer.name}\n{text}".encode()).digest()[:DIGEST_BYTES]
+    return Described(said.name, searched, digest, text)
+
+
+def packed(found: Mapping[str, Described]) -> OfferedSkills:
+    """Return descriptions, by their names, as they are stored."""
+    ordered = [found[name] for name in sorted(found)]
+    texts = msgspec.json.encode([one.text for one in ordered])
+    return OfferedSkills(
+        names=tuple([one.name for one in ordered]),
+        searched=tuple([one.searched for one in ordered]),
+        digests=b"".join([one.digest for one in ordered]),
+        texts=zlib.compress(texts, _LEVEL),
+    )
+
+
+@lru_cache(_UNPACKED_KEPT)
+def _unpacked(texts: bytes) -> list[str]:
+    return msgspec.json.decode(zlib.decompress(texts), type=list[str])
+
+
+class PeerCatalogue(Catalogue):
+    """The skills of a peer.
+
+    Attributes:
+        calls: makes the calls of all skills, those that were made before it was set too.
+    """
+
+    def __init__(self, peer: Peer, skills: OfferedSkills, calls: PeerCalls) -> None:
+        self.source = f"the peer {peer.name} ({peer.jid})"
+        self.calls = calls
         self._peer = peer
-        self._kernel = kernel
-        self._calls = calls
-        self._address = JID.parse(peer.jid)
-        self._changed = anyio.Event()
-        self._skills: dict[str, tuple[SkillDescription, Skill]] = {}
+        self._skills = skills
+        self.digests = _digests(skills, peer.read_only)
 
-    def changed(self) -> None:
-        """The peer offers other skills now."""
-        self._changed.set()
-
-    async def run(self, offer: Offer, *, task_status: TaskStatus[None]) -> None:
-        """Offer the skills of the peer until cancelled."""
-        storage, peer = self._kernel.storage, self._peer
-        known = await storage.read(lambda db: rows.offered(db, peer.name, peer.jid))
-        if known is not None:
-            offer(self._made(known.query))
-        task_status.started()
-        wait = _FIRST_WAIT_S
-        while True:
-            await self._calls.is_connected.wait()
-            self._changed = anyio.Event()
-            try:
-                answer = await self._fetch("" if known is None else known.version)
-            except (StanzaError, StorageError) as error:
-                log_failure(_log, "a peer does not say what it offers", error, peer=peer.name)
-                delay, wait = wait, min(wait * 2, _LONGEST_WAIT_S)
-            else:
-                wait = _FIRST_WAIT_S
-                delay = float(min(max(answer.ttl or 0, _LEAST_TTL_S), _LONGEST_TTL_S))
-                if not answer.unchanged:
-                    ttl = round(delay)
-                    known = await storage.write(
-                        lambda db: rows.offer(db, peer.name, peer.jid, answer, ttl)  # noqa: B023 - runs at once
-                    )
-                    offer(self._made(answer))
-                    _log.info("a peer offers skills", peer=peer.name, count=len(self._skills))
-            with anyio.move_on_after(delay):
-                await self._changed.wait()
-
-    async def _fetch(self, version: str) -> SkillsQuery:
-        """Ask for all skills with their schemas, unless this version is still right."""
-        found: list[SkillDescription] = []
-        after: str | None = None
-        answer = SkillsQuery(unchanged=True)
-        for _ in range(_MOST_PAGES):
-            query = SkillsQuery(
-                version=version or None, schemas=True, page=ResultSet(max=50, after=after)
+    def listed(self) -> list[ListedSkill]:
+        """Return the skills that the settings name."""
+        prefix, skills = f"{self._peer.name}.", self._skills
+        wanted = pattern(self._peer.skills).fullmatch
+        return [
+            ListedSkill(prefix + name, number, searched, self)
+            for number, (name, searched) in enumerate(
+                zip(skills.names, skills.searched, strict=True)
             )
-            answer = await self._kernel.stream.get(
-                self._address, query, SkillsQuery, self._sender()
-            )
-            if answer.unchanged or not answer.skills:
-                break
-            found += answer.skills
-            version = ""
-            page = answer.page
-            after = None if page is None else page.last
-            if page is None or after is None or len(found) == page.count:
-                break
-        if answer.unchanged:
-            return answer
-        return SkillsQuery(version=answer.version, ttl=answer.ttl, skills=tuple(found))
+            if wanted(name)
+        ]
 
-    def _sender(self) -> JID:
-        return self._kernel.stream.addresses.address_of("assistant")
+    def make(self, name: str, number: int) -> Skill | None:
+        """Return a skill; None, with an entry in the log, if it cannot be made: an older release
+        has stored it.
+        """
+        try:
+            said = read(_unpacked(self._skills.texts)[number], SkillDescription)
+            return skill_of(self._peer, said, self._invoke_of(said.name))
+        except (DeclarationError, ValueError, LookupError, RecursionError) as error:
+            _log_unusable(self._peer, name, error)
+            return None
 
-    def _made(self, answer: SkillsQuery) -> list[Skill]:
-        wanted = pattern(self._peer.skills)
-        made: dict[str, tuple[SkillDescription, Skill]] = {}
-        for said in answer.skills:
-            if not wanted.fullmatch(said.name) or said.name in made:
-                continue
-            before = self._skills.get(said.name)
-            if before is not None and before[0] == said:
-                made[said.name] = before
-                continue
-            try:
-                invoke = self._calls.invoke_of(self._peer, said.name)
-                made[said.name] = said, skill_of(self._peer, said, invoke)
-            except (DeclarationError, ValueError, RecursionError) as error:
-                _log.warning(
-                    "a skill of a peer cannot be offered",
-                    peer=self._peer.name,
-                    skill=printable(said.name, _LONGEST_NAME),
-                    reason=str(error),
-                )
-        self._skills = made
-        return [skill for _, skill in made.values()]
+    def _invoke_of(self, skill: str) -> Invoke:
+        def invoke(arguments: Arguments, context: Context | None) -> Any:
+            return self.calls.invoke_of(self._peer, skill)(arguments, context)
+
+        return invoke
+
+
+def _digests(skills: OfferedSkills, read_only: Iterable[str]) -> bytes:
+    """Return the digests of skills, which are others for those that the settings call read-only."""
+    globs = tuple(read_only)
+    if not globs:
+        return skills.digests
+    found = bytearray(skills.digests)
+    is_read_only = pattern(globs).fullmatch
+    for number, name in enumerate(skills.names):
+        if is_read_only(name):
+            found[number * DIGEST_BYTES] ^= 1
+    return bytes(found)
+
+
+def _not_called(_arguments: Arguments, _context: Context | None) -> None:
+    """Stand for the function of a skill that is made only to be described."""
+
+
+def _log_unusable(peer: Peer, skill: str, error: Exception) -> None:
+    _log.warning(
+        "a skill of a peer cannot be offered",
+        peer=peer.name,
+        skill=printable(skill, _LONGEST_NAME),
+        reason=str(error),
+    )
