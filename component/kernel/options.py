@@ -95,7 +95,6 @@ def make_policy(settings: Settings) -> Policy:
                 for rule in settings.policy.rules
             ),
             *_may_propose(settings, admins),
-            *(Rule((f"{peer.name}.*",), confirm=peer.confirm) for peer in settings.peer),
         ],
         confirm=settings.policy.confirm,
         peers=[
@@ -103,6 +102,7 @@ def make_policy(settings: Settings) -> Policy:
                 *(peer.name, peer.jid, peer.offers, peer.believed_domains, peer.delegates),
                 concurrency=peer.concurrency,
                 requires_grant=peer.requires == "grant",
+                confirm=peer.confirm,
             )
             for peer in settings.peer
         ],

@@ -98,7 +98,7 @@ class Registry:
     def __init__(self, skills: Iterable[Skill] = (), *, views: int = 256) -> None:
         """Create the registry with the first skills. Raises DuplicateSkillError."""
         self._skills: dict[str, Entry] = {}
-        self._offered: dict[str, dict[str, Entry]] = {}
+        self._offered: dict[str, tuple[Entry, ...]] = {}
         self._made: LRUCache[str, tuple[ListedSkill, Skill]] = LRUCache(_MADE_KEPT)
         self._ordered: tuple[Entry, ...] | None = None
         self._most_views = views
@@ -132,15 +132,13 @@ class Registry:
         are not touched.
         """
         new, refused = self._sorted_out(source, skills)
-        before = self._offered.get(source, {})
-        if new != before:
-            for name in before.keys() - new.keys():
-                del self._skills[name]  # views hold this dictionary
+        before = self._offered.pop(source, ())
+        if new:
+            self._offered[source] = tuple(new.values())
+        if new != _by_name(before):
+            for each in before:
+                del self._skills[each.name]  # views hold this dictionary
             self._skills.update(new)
-            if new:
-                self._offered[source] = new
-            else:
-                del self._offered[source]
             self.changed()
         return refused
 
@@ -151,7 +149,7 @@ class Registry:
     def _sorted_out(
         self, source: str, skills: Iterable[Entry]
     ) -> tuple[dict[str, Entry], list[DuplicateSkillError]]:
-        mine, refused = self._offered.get(source, {}), list[DuplicateSkillError]()
+        mine, refused = _by_name(self._offered.get(source, ())), list[DuplicateSkillError]()
         new: dict[str, Entry] = {}
         for each in skills:
             there = self._skills.get(each.name)
@@ -349,6 +347,10 @@ class _Listing:
         if sum(map(len, words)) <= _LONGEST_KEPT:
             self._searches[words] = names
         return names
+
+
+def _by_name(skills: Iterable[Entry]) -> dict[str, Entry]:
+    return {each.name: each for each in skills}
 
 
 def _duplicate(there: Entry, declared: Entry) -> DuplicateSkillError:

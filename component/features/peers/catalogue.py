@@ -1,7 +1,7 @@
 """What a peer offers: its descriptions, and the skills that are made of them when they are used."""
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final
@@ -32,7 +32,7 @@ few peers."""
 
 
 class Described(msgspec.Struct, frozen=True):
-    """A usable description: the XML, and what is kept of it."""
+    """A usable description: the XML, and what is kept of it. `name` is that of the skill here."""
 
     name: str
     searched: str
@@ -46,13 +46,13 @@ def described(peer: Peer, said: SkillDescription) -> Described | None:
     """
     try:
         checked = usable(peer, said)
-        searched = skill_of(peer, checked, _not_called).searched
+        skill = skill_of(peer, checked, _not_called)
     except (DeclarationError, ValueError, RecursionError) as error:
         _log_unusable(peer, said.name, error)
         return None
     text = encode(checked)
     digest = sha256(f"{peer.name}\n{text}".encode()).digest()[:DIGEST_BYTES]
-    return Described(said.name, searched, digest, text)
+    return Described(skill.name, skill.searched, digest, text)
 
 
 def packed(found: Mapping[str, Described]) -> OfferedSkills:
@@ -84,18 +84,16 @@ class PeerCatalogue(Catalogue):
         self.calls = calls
         self._peer = peer
         self._skills = skills
-        self.digests = _digests(skills, peer.read_only)
+        self.digests = _digests(peer, skills)
 
     def listed(self) -> list[ListedSkill]:
         """Return the skills that the settings name."""
-        prefix, skills = f"{self._peer.name}.", self._skills
+        known, begin = self._skills, len(self._peer.name) + 1
         wanted = pattern(self._peer.skills).fullmatch
         return [
-            ListedSkill(prefix + name, number, searched, self)
-            for number, (name, searched) in enumerate(
-                zip(skills.names, skills.searched, strict=True)
-            )
-            if wanted(name)
+            ListedSkill(name, number, searched, self)
+            for number, (name, searched) in enumerate(zip(known.names, known.searched, strict=True))
+            if wanted(name, begin)
         ]
 
     def make(self, name: str, number: int) -> Skill | None:
@@ -116,15 +114,14 @@ class PeerCatalogue(Catalogue):
         return invoke
 
 
-def _digests(skills: OfferedSkills, read_only: Iterable[str]) -> bytes:
+def _digests(peer: Peer, skills: OfferedSkills) -> bytes:
     """Return the digests of skills, which are others for those that the settings call read-only."""
-    globs = tuple(read_only)
-    if not globs:
+    if not peer.read_only:
         return skills.digests
-    found = bytearray(skills.digests)
-    is_read_only = pattern(globs).fullmatch
+    found, begin = bytearray(skills.digests), len(peer.name) + 1
+    is_read_only = pattern(peer.read_only).fullmatch
     for number, name in enumerate(skills.names):
-        if is_read_only(name):
+        if is_read_only(name, begin):
             found[number * DIGEST_BYTES] ^= 1
     return bytes(found)
 

@@ -341,9 +341,9 @@ class PeerSkills:
         version, count, size = answer.version, 0, 0
         for _ in range(_MOST_PAGES):
             for said in answer.skills:
-                made = None if said.name in found else described(known.peer, said)
-                if made is not None:
-                    found[said.name] = made
+                made = described(known.peer, said)
+                if made is not None and made.name not in found:
+                    found[made.name] = made
                     size += len(made.text) + len(made.searched)
                 await checkpoint()
             if size > _MOST_BYTES:

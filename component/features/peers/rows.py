@@ -74,7 +74,7 @@ class OfferedSkills(msgspec.Struct, frozen=True):
     """Usable skills of a peer, in the order of their names.
 
     Attributes:
-        names: the names that they have there.
+        names: the names that they have here.
         searched: the texts in which words are searched; see `SkillSpec.searched`.
         digests: the digests, one after the other; see `component.skills.registry.DIGEST_BYTES`.
         texts: the descriptions as XML, in a JSON array that is compressed with zlib.
