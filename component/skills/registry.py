@@ -61,6 +61,10 @@ class Catalogue:
         """
         raise NotImplementedError
 
+    def title(self, number: int) -> str:
+        """Return the title of the skill with this number."""
+        raise NotImplementedError
+
 
 class ListedSkill(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A skill of a catalogue that is not made yet: what discovery and search need of it.
@@ -81,6 +85,11 @@ class ListedSkill(msgspec.Struct, frozen=True, eq=False, gc=False):
     def source(self) -> str:
         """Where it comes from, for admins."""
         return self.catalogue.source
+
+    @property
+    def title(self) -> str:
+        """A short name for people."""
+        return self.catalogue.title(self.number)
 
     @property
     def digest(self) -> bytes:
@@ -265,13 +274,17 @@ class _Seen(dict[str, "Skill"]):
         self._make = make
 
     def __missing__(self, name: str) -> Skill | None:
-        found = self._skills.get(name, _absent)
-        if not self._visible(found.name) or found.hidden:
-            return None
+        found = self.entry(name)
         if isinstance(found, ListedSkill):
             return self._make(found)
-        self[name] = found
+        if found is not None:
+            self[name] = found
         return found
+
+    def entry(self, name: str) -> Entry | None:
+        """Return what is known of a skill that the view contains, without making it."""
+        found = self._skills.get(name, _absent)
+        return found if self._visible(found.name) and not found.hidden else None
 
 
 class View:
@@ -280,9 +293,10 @@ class View:
     Attributes:
         get: returns the skill of a name; None when it does not exist or is not visible. Both take
             the same path, so neither the answer nor its timing distinguishes them.
+        entry: returns the same, but a skill of a catalogue as it is listed, without making it.
     """
 
-    __slots__ = ("_list", "_listing", "_visible", "get")
+    __slots__ = ("_list", "_listing", "_visible", "entry", "get")
 
     def __init__(
         self,
@@ -294,6 +308,7 @@ class View:
         self._list = list_seen
         self._listing: _Listing | None = None
         self.get: Callable[[str], Skill | None] = seen.__getitem__
+        self.entry: Callable[[str], Entry | None] = seen.entry
 
     @property
     def version(self) -> str:
@@ -319,6 +334,10 @@ class View:
     def made(self) -> tuple[Skill, ...]:
         """Return the visible skills that are not in catalogues, sorted by name."""
         return self._listed().made
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Return all visible skills, sorted by name; those of catalogues are not made."""
+        return self._listed().skills
 
     def _listed(self) -> _Listing:
         if self._listing is None:

@@ -1,7 +1,7 @@
 """What a peer offers: its descriptions, and the skills that are made of them when they are used."""
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final
@@ -25,16 +25,15 @@ from xep.fluux_agent.skills import SkillDescription
 _log = structlog.get_logger("component.features.peers")
 
 _LONGEST_NAME: Final = 100
-_LEVEL: Final = 6
-_UNPACKED_KEPT: Final = 4
-"""The number of catalogues whose descriptions are kept unpacked: a page of a list has skills of
-few peers."""
+_KEPT: Final = 8
+"""The number of lists of texts that are kept unpacked: a page of a list has skills of few peers."""
 
 
 class Described(msgspec.Struct, frozen=True):
     """A usable description: the XML, and what is kept of it. `name` is that of the skill here."""
 
     name: str
+    title: str
     searched: str
     digest: bytes
     text: str
@@ -52,22 +51,26 @@ def described(peer: Peer, said: SkillDescription) -> Described | None:
         return None
     text = encode(checked)
     digest = sha256(f"{peer.name}\n{text}".encode()).digest()[:DIGEST_BYTES]
-    return Described(skill.name, skill.searched, digest, text)
+    return Described(skill.name, skill.title, skill.searched, digest, text)
 
 
 def packed(found: Mapping[str, Described]) -> OfferedSkills:
     """Return descriptions, by their names, as they are stored."""
     ordered = [found[name] for name in sorted(found)]
-    texts = msgspec.json.encode([one.text for one in ordered])
     return OfferedSkills(
         names=tuple([one.name for one in ordered]),
         searched=tuple([one.searched for one in ordered]),
         digests=b"".join([one.digest for one in ordered]),
-        texts=zlib.compress(texts, _LEVEL),
+        titles=_compressed([one.title for one in ordered]),
+        texts=_compressed([one.text for one in ordered]),
     )
 
 
-@lru_cache(_UNPACKED_KEPT)
+def _compressed(texts: Sequence[str]) -> bytes:
+    return zlib.compress(msgspec.json.encode(texts))
+
+
+@lru_cache(_KEPT)
 def _unpacked(texts: bytes) -> list[str]:
     return msgspec.json.decode(zlib.decompress(texts), type=list[str])
 
@@ -106,6 +109,10 @@ class PeerCatalogue(Catalogue):
         except (DeclarationError, ValueError, LookupError, RecursionError) as error:
             _log_unusable(self._peer, name, error)
             return None
+
+    def title(self, number: int) -> str:
+        """Return the title of the skill with this number."""
+        return _unpacked(self._skills.titles)[number]
 
     def _invoke_of(self, skill: str) -> Invoke:
         def invoke(arguments: Arguments, context: Context | None) -> Any:

@@ -76,12 +76,14 @@ class OfferedSkills(msgspec.Struct, frozen=True):
     Attributes:
         names: the names that they have here.
         searched: the texts in which words are searched; see `SkillSpec.searched`.
+        titles: the titles, in a JSON array that is compressed with zlib.
         digests: the digests, one after the other; see `component.skills.registry.DIGEST_BYTES`.
         texts: the descriptions as XML, in a JSON array that is compressed with zlib.
     """
 
     names: tuple[str, ...] = ()
     searched: tuple[str, ...] = ()
+    titles: bytes = b""
     digests: bytes = b""
     texts: bytes = b""
 
