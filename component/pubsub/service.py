@@ -17,6 +17,7 @@ import anyio
 import msgspec
 import structlog
 from anyio.abc import TaskStatus
+from anyio.lowlevel import checkpoint
 
 from component.pubsub import faults, items, nodes, rows
 from component.pubsub.access import NodeAccess, Requester, is_hidden, may_read
@@ -429,6 +430,7 @@ class PubSubService:
             who, node.name, partial(NodeAccess.views, after=after, limit=_PAGE)
         ):
             for jid, principal, seen in page:
+                await checkpoint()  # other agents may be a thousand subscribers
                 asked = JID.parse(service), JID.parse(principal)
                 now = await node.digests(*asked)
                 if stored_digests(now) == seen:

@@ -110,6 +110,7 @@ class Registry:
         self._offered: dict[str, tuple[Entry, ...]] = {}
         self._made: LRUCache[str, tuple[ListedSkill, Skill]] = LRUCache(_MADE_KEPT)
         self._ordered: tuple[Entry, ...] | None = None
+        self._ordered_made: tuple[Skill, ...] | None = None
         self._most_views = views
         self._views: LRUCache[Hashable, View] = LRUCache(views)
         self._listings: weakref.WeakValueDictionary[str, _Listing] = weakref.WeakValueDictionary()
@@ -185,7 +186,7 @@ class Registry:
 
     def changed(self) -> None:
         """Note that other skills are offered, or that others see them: views are made anew."""
-        self._ordered = None
+        self._ordered = self._ordered_made = None
         self._views.clear()
         for listener in self._listeners:
             listener()
@@ -205,32 +206,40 @@ class Registry:
             self._made[listed.name] = listed, skill
         return skill
 
-    def view(self, key: Hashable, visible: Callable[[str], bool]) -> View:
+    def view(
+        self, key: Hashable, visible: Callable[[str], bool], *, catalogues: bool = True
+    ) -> View:
         """Return the view of a requester. Call it for each request: it is a cached look-up.
 
         `visible` says whether the requester sees the skill of a name. `key` must determine the
         decision: requesters with equal keys share the view that was made with the first `visible`.
         A coarse key (the rule that applies) keeps more of them than a fine one (the principal).
-        When the policy changes, the keys must change too.
+        When the policy changes, the keys must change too. Without `catalogues`, the view has no
+        skills of these, and listing it does not cost a look at them.
         """
         views = self._views
         if key not in views:
-            views[key] = View(_Seen(self._skills, visible, self._make), visible, self._listing)
+            seen = _Seen(self._skills, visible, self._make if catalogues else None)
+            views[key] = View(seen, partial(self._listing, visible, catalogues=catalogues))
         return views[key]
 
     def viewer(
-        self, key_of: Callable[[A], K], may_use: Callable[[K, str], bool]
+        self,
+        key_of: Callable[[A], K],
+        may_use: Callable[[K, str], bool],
+        sees_catalogues: Callable[[K], bool] = lambda _key: True,
     ) -> Callable[[A], View]:
         """Return a function that returns the view of each requester; the latest requesters are
         cached.
 
         `key_of` returns the key of a requester, which must not change; `may_use` says whether
-        requesters with a key see the skill of a name.
+        requesters with a key see the skill of a name, and `sees_catalogues` whether they see any
+        skill of a catalogue.
         """
 
         def view_of(asker: A) -> View:
             key = key_of(asker)
-            return self.view(key, partial(may_use, key))
+            return self.view(key, partial(may_use, key), catalogues=sees_catalogues(key))
 
         remembering = lru_cache(self._most_views)(view_of)
         self._listeners.append(remembering.cache_clear)
@@ -245,8 +254,15 @@ class Registry:
             self._ordered = tuple(sorted(self._skills.values(), key=_name))
         return self._ordered
 
-    def _listing(self, visible: Callable[[str], bool]) -> _Listing:
-        seen = tuple([one for one in self._in_order() if not one.hidden and visible(one.name)])
+    def _made_in_order(self) -> tuple[Skill, ...]:
+        if self._ordered_made is None:
+            found = [one for one in self._skills.values() if not isinstance(one, ListedSkill)]
+            self._ordered_made = tuple(sorted(found, key=_name))
+        return self._ordered_made
+
+    def _listing(self, visible: Callable[[str], bool], *, catalogues: bool) -> _Listing:
+        entries = self._in_order() if catalogues else self._made_in_order()
+        seen = tuple([one for one in entries if not one.hidden and visible(one.name)])
         digests = hashlib.sha256(b"".join(each.digest for each in seen))
         version = digests.hexdigest()[:32]
         listing = self._listings.get(version)
@@ -266,7 +282,7 @@ class _Seen(dict[str, "Skill"]):
         self,
         skills: Mapping[str, Entry],
         visible: Callable[[str], bool],
-        make: Callable[[ListedSkill], Skill | None],
+        make: Callable[[ListedSkill], Skill | None] | None,
     ) -> None:
         self._skills = skills
         # Decided once for most skills: the key of a view determines the decisions.
@@ -276,6 +292,7 @@ class _Seen(dict[str, "Skill"]):
     def __missing__(self, name: str) -> Skill | None:
         found = self.entry(name)
         if isinstance(found, ListedSkill):
+            assert self._make is not None, "no entry is one of a catalogue otherwise"
             return self._make(found)
         if found is not None:
             self[name] = found
@@ -284,6 +301,8 @@ class _Seen(dict[str, "Skill"]):
     def entry(self, name: str) -> Entry | None:
         """Return what is known of a skill that the view contains, without making it."""
         found = self._skills.get(name, _absent)
+        if self._make is None and isinstance(found, ListedSkill):
+            found = _absent
         return found if self._visible(found.name) and not found.hidden else None
 
 
@@ -296,15 +315,13 @@ class View:
         entry: returns the same, but a skill of a catalogue as it is listed, without making it.
     """
 
-    __slots__ = ("_list", "_listing", "_visible", "entry", "get")
+    __slots__ = ("_list", "_listing", "entry", "get")
 
     def __init__(
         self,
         seen: _Seen,
-        visible: Callable[[str], bool],
-        list_seen: Callable[[Callable[[str], bool]], _Listing],
+        list_seen: Callable[[], _Listing],
     ) -> None:
-        self._visible = visible
         self._list = list_seen
         self._listing: _Listing | None = None
         self.get: Callable[[str], Skill | None] = seen.__getitem__
@@ -341,7 +358,7 @@ class View:
 
     def _listed(self) -> _Listing:
         if self._listing is None:
-            self._listing = self._list(self._visible)
+            self._listing = self._list()
         return self._listing
 
 
