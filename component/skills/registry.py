@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from operator import attrgetter
 from typing import ClassVar, Final, TypeAlias, TypeVar
@@ -25,6 +25,8 @@ from component.skills.skill import Skill
 
 DIGEST_BYTES: Final = 16
 """The size of the digest of a skill in a catalogue."""
+BETWEEN: Final = "\0"
+"""What is between the texts of the skills of a catalogue; no text contains it."""
 
 A = TypeVar("A", bound="Hashable")
 K = TypeVar("K", bound="Hashable")
@@ -36,6 +38,8 @@ _LONGEST_KEPT = 1024
 """The maximum length of the words of a search whose result is cached."""
 _MADE_KEPT: Final = 1024
 _DECISIONS_KEPT: Final = 4096
+_HASHED_AT_ONCE: Final = 1000
+"""Digests that are in memory together: there may be a hundred thousand."""
 _name = attrgetter("name")
 
 
@@ -50,10 +54,12 @@ class Catalogue:
     Attributes:
         source: where the skills come from, for admins.
         digests: the digests of all skills, one after the other.
+        searched: the texts of all skills as in `SkillSpec.searched`, with `BETWEEN` between them.
     """
 
     source: str
     digests: bytes
+    searched: str
 
     def make(self, name: str, number: int) -> Skill | None:
         """Return the skill with this name and number; None, with an entry in the log, if it cannot
@@ -67,18 +73,14 @@ class Catalogue:
 
 
 class ListedSkill(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """A skill of a catalogue that is not made yet: what discovery and search need of it.
-
-    Attributes:
-        number: its number in the catalogue, from 0.
-        searched: its name, title, description and tags, as in `SkillSpec.searched`.
+    """A skill of a catalogue that is not made yet: what discovery needs of it. `number` is its
+    number in the catalogue, from 0.
     """
 
     hidden: ClassVar = False
 
     name: str
     number: int
-    searched: str
     catalogue: Catalogue
 
     @property
@@ -263,7 +265,10 @@ class Registry:
     def _listing(self, visible: Callable[[str], bool], *, catalogues: bool) -> _Listing:
         entries = self._in_order() if catalogues else self._made_in_order()
         seen = tuple([one for one in entries if not one.hidden and visible(one.name)])
-        digests = hashlib.sha256(b"".join(each.digest for each in seen))
+        digests = hashlib.sha256()
+        for start in range(0, len(seen), _HASHED_AT_ONCE):
+            part = seen[start : start + _HASHED_AT_ONCE]
+            digests.update(b"".join([each.digest for each in part]))
         version = digests.hexdigest()[:32]
         listing = self._listings.get(version)
         if listing is None:
@@ -365,24 +370,38 @@ class View:
 class _Listing:
     """Skills in order, their version, and the results of the latest searches."""
 
-    __slots__ = ("__weakref__", "_searches", "made", "skills", "version")
+    __slots__ = ("__weakref__", "_catalogues", "_searches", "made", "skills", "version")
 
     def __init__(self, skills: tuple[Entry, ...], version: str) -> None:
         self.skills = skills
         self.made = tuple([one for one in skills if not isinstance(one, ListedSkill)])
+        self._catalogues = {one.catalogue for one in skills if isinstance(one, ListedSkill)}
         self.version = version
         self._searches: LRUCache[frozenset[str], tuple[str, ...]] = LRUCache(_SEARCHES_KEPT)
 
     def names(self, words: frozenset[str]) -> tuple[str, ...]:
         if words in self._searches:
             return self._searches[words]
-        found = self.skills
-        for word in sorted(words, key=len, reverse=True):
-            found = tuple([each for each in found if word in each.searched])
-        names = tuple([each.name for each in found])
+        names = tuple(self._found(sorted(words, key=len, reverse=True)))
         if sum(map(len, words)) <= _LONGEST_KEPT:
             self._searches[words] = names
         return names
+
+    def _found(self, words: Sequence[str]) -> Iterator[str]:
+        texts = {
+            one: one.searched.split(BETWEEN)
+            for one in self._catalogues
+            if all(word in one.searched for word in words)
+        }
+        for each in self.skills:
+            if not isinstance(each, ListedSkill):
+                text = each.searched if words else ""
+            elif each.catalogue in texts:
+                text = texts[each.catalogue][each.number]
+            else:
+                continue
+            if all(word in text for word in words):
+                yield each.name
 
 
 def _by_name(skills: Iterable[Entry]) -> dict[str, Entry]:

@@ -17,7 +17,7 @@ from component.policy.globs import pattern
 from component.skills.context import Context
 from component.skills.errors import DeclarationError, printable
 from component.skills.inputs import Arguments
-from component.skills.registry import DIGEST_BYTES, Catalogue, ListedSkill
+from component.skills.registry import BETWEEN, DIGEST_BYTES, Catalogue, ListedSkill
 from component.skills.skill import Invoke, Skill
 from xep.binding import encode, read
 from xep.fluux_agent.skills import SkillDescription
@@ -59,7 +59,7 @@ def packed(found: Mapping[str, Described]) -> OfferedSkills:
     ordered = [found[name] for name in sorted(found)]
     return OfferedSkills(
         names=tuple([one.name for one in ordered]),
-        searched=tuple([one.searched for one in ordered]),
+        searched=BETWEEN.join([one.searched for one in ordered]),
         digests=b"".join([one.digest for one in ordered]),
         titles=_compressed([one.title for one in ordered]),
         texts=_compressed([one.text for one in ordered]),
@@ -87,6 +87,7 @@ class PeerCatalogue(Catalogue):
         self.calls = calls
         self._peer = peer
         self._skills = skills
+        self.searched = skills.searched
         self.digests = _digests(peer, skills)
 
     def listed(self) -> list[ListedSkill]:
@@ -94,8 +95,8 @@ class PeerCatalogue(Catalogue):
         known, begin = self._skills, len(self._peer.name) + 1
         wanted = pattern(self._peer.skills).fullmatch
         return [
-            ListedSkill(name, number, searched, self)
-            for number, (name, searched) in enumerate(zip(known.names, known.searched, strict=True))
+            ListedSkill(name, number, self)
+            for number, name in enumerate(known.names)
             if wanted(name, begin)
         ]
 

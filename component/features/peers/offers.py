@@ -7,6 +7,8 @@ also asked when what it has said is no longer sure: in a new session, and after 
 """
 
 from collections.abc import Sequence
+from heapq import heappop, heappush
+from itertools import count
 from typing import Final
 
 import anyio
@@ -136,6 +138,11 @@ class PeerSkills:
         }
         self._by_address = {canonical_address(one.address): one for one in self.known.values()}
         self._is_connected = kernel.stream.is_connected()
+        self._agenda: list[tuple[float, int, _Known]] = []
+        """A heap of peers by the times at which they are due; some are due at other times now."""
+        self._number = count()
+        self._asking = self._failing = 0
+        """Peers that are being asked, and those of them that have not answered the last time."""
         self._changed = anyio.Event()
         self._offer: Offer
 
@@ -152,8 +159,7 @@ class PeerSkills:
         self._is_connected = True
         now, spread = anyio.current_time(), len(self.known) // _PER_S
         for known in self.known.values():
-            known.due = now + spread * system.random()
-        self._changed.set()
+            self._schedule(known, now + spread * system.random())
 
     def disconnected(self) -> None:
         """Ask nobody while there is no session."""
@@ -175,8 +181,8 @@ class PeerSkills:
         now = anyio.current_time()
         # All who are notified of a change would ask at the same moment.
         soon = max(now + _SETTLE_S * (1 + system.random()), known.asked_at + _LEAST_BETWEEN_S)
-        known.due = min(known.due, soon)
-        self._changed.set()
+        if soon < known.due:
+            self._schedule(known, soon)
 
     def warnings(self) -> Sequence[str]:
         """Return a sentence about peers whose skills are not offered any more."""
@@ -210,11 +216,14 @@ class PeerSkills:
             given = stored.get(name)
             if given is not None and given.address == known.peer.jid:
                 known.offered = given
-                known.lapses = self._at(given.expires + LAPSE_S * 1000 - steady)
+                left = (given.expires - steady) / 1000 + LAPSE_S
+                known.lapses = anyio.current_time() + left
             self._offer_known(known)
         for name in self._before.keys() - self.known.keys():
             offer((), name)
         self._before = self.known
+        for known in self.known.values():
+            self._schedule(known, known.due)
         task_status.started()
         async with anyio.create_task_group() as group:
             while True:
@@ -222,31 +231,29 @@ class PeerSkills:
                 with anyio.move_on_after(self._step(group) - anyio.current_time()):
                     await self._changed.wait()
 
-    @staticmethod
-    def _at(milliseconds: int) -> float:
-        return anyio.current_time() + milliseconds / 1000
+    def _schedule(self, known: _Known, due: float) -> None:
+        known.due = due
+        heappush(self._agenda, (due, next(self._number), known))
+        self._changed.set()
 
     def _step(self, group: TaskGroup) -> float:
-        """Do what is due; return when something is due again."""
-        now, at = anyio.current_time(), float("inf")
-        asking = [one for one in self.known.values() if one.is_asking]
-        free, failing = _AT_ONCE - len(asking), sum(one.is_failing for one in asking)
-        for known in sorted(self.known.values(), key=lambda one: one.due):
-            if known.catalogue is not None:
-                if known.lapses <= now:
-                    self._lapse(known)
-                else:
-                    at = min(at, known.lapses)
-            if known.is_asking or not self._is_connected:
+        """Ask peers that are due, not too many at a time; return when the next one is due."""
+        now = anyio.current_time()
+        while self._agenda and self._is_connected and self._asking < _AT_ONCE:
+            due, _, known = self._agenda[0]
+            if due > now:
+                return due
+            heappop(self._agenda)
+            if due != known.due or known.is_asking:
                 continue
-            if known.due > now:
-                at = min(at, known.due)
-            elif free and not (known.is_failing and failing >= _FAILING_AT_ONCE):
-                free -= 1
-                failing += known.is_failing
-                known.is_asking = True
-                group.start_soon(self._ask, known)
-        return at
+            if known.is_failing and self._failing >= _FAILING_AT_ONCE:
+                self._schedule(known, now + _FIRST_WAIT_S)
+                continue
+            group.start_soon(self._ask, known, known.is_failing)
+            known.is_asking = True
+            self._asking += 1
+            self._failing += known.is_failing
+        return float("inf")
 
     def _offer_known(self, known: _Known) -> None:
         """Offer what a peer has offered last, unless that is too long ago."""
@@ -268,7 +275,7 @@ class PeerSkills:
 
     # Requests.
 
-    async def _ask(self, known: _Known) -> None:
+    async def _ask(self, known: _Known, was_failing: bool) -> None:
         """Ask a peer what it offers, and offer that."""
         delay = known.wait
         known.asked_at, known.due = anyio.current_time(), float("inf")
@@ -280,15 +287,18 @@ class PeerSkills:
                 await self._refused(known)
             log_failure(_log, "a peer does not say what it offers", error, peer=known.peer.name)
             known.wait = min(known.wait * 2, _LONGEST_WAIT_S)
+            if known.catalogue is not None and known.lapses <= anyio.current_time():
+                self._lapse(known)
         else:
             known.wait, known.is_refused = _FIRST_WAIT_S, False
             delay = ttl
         finally:
             known.is_asking = False
+            self._asking -= 1
+            self._failing -= was_failing
             # Many are not asked in the same second.
             due = anyio.current_time() + delay * (0.75 + system.random() / 4)
-            known.due = min(known.due, due)
-            self._changed.set()
+            self._schedule(known, min(known.due, due))
 
     async def _subscribe(self, known: _Known) -> None:
         """Subscribe to the node of skills. Raises StanzaError: the peer does not answer."""
@@ -338,7 +348,7 @@ class PeerSkills:
         have changed meanwhile. Raises StanzaError, _ListError.
         """
         found: dict[str, Described] = {}
-        version, count, size = answer.version, 0, 0
+        version, listed, size = answer.version, 0, 0
         for _ in range(_MOST_PAGES):
             for said in answer.skills:
                 made = described(known.peer, said)
@@ -348,9 +358,9 @@ class PeerSkills:
                 await checkpoint()
             if size > _MOST_BYTES:
                 raise _ListError(f"The descriptions of its skills have over {_MOST_BYTES} bytes.")
-            count += len(answer.skills)
+            listed += len(answer.skills)
             page = answer.page
-            if not answer.skills or page is None or page.last is None or count == page.count:
+            if not answer.skills or page is None or page.last is None or listed == page.count:
                 return found
             answer = await self._query(known, "", page.last)
             if answer.version != version:

@@ -75,14 +75,14 @@ class OfferedSkills(msgspec.Struct, frozen=True):
 
     Attributes:
         names: the names that they have here.
-        searched: the texts in which words are searched; see `SkillSpec.searched`.
+        searched: the texts in which words are searched; see `component.skills.registry.Catalogue`.
         titles: the titles, in a JSON array that is compressed with zlib.
         digests: the digests, one after the other; see `component.skills.registry.DIGEST_BYTES`.
         texts: the descriptions as XML, in a JSON array that is compressed with zlib.
     """
 
     names: tuple[str, ...] = ()
-    searched: tuple[str, ...] = ()
+    searched: str = ""
     titles: bytes = b""
     digests: bytes = b""
     texts: bytes = b""
@@ -104,10 +104,11 @@ def offered(database: Database) -> tuple[dict[str, Offered], int]:
     """Return what peers have offered last, by their names, and the steady clock."""
     found = database.execute("SELECT peer, address, version, expires, skills FROM peer_skills")
     decode = msgspec.json.Decoder(OfferedSkills).decode
-    known = {
-        peer: Offered(peer, address, version, expires, decode(skills))
-        for peer, address, version, expires, skills in found.fetchall()
-    }
+    known = {}
+    # One after the other: as JSON, all of them together would take as much memory again.
+    while row := found.fetchone():
+        peer, address, version, expires, skills = row
+        known[peer] = Offered(peer, address, version, expires, decode(skills))
     return known, database.steady
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from component.skills import DuplicateSkillError, Registry, SearchError, Skill, registry, skill
-from component.skills.registry import DIGEST_BYTES, Catalogue, ListedSkill
+from component.skills.registry import BETWEEN, DIGEST_BYTES, Catalogue, ListedSkill
 
 
 def made(name: str, description: str = "", **options: Any) -> Skill:
@@ -231,10 +231,8 @@ class Counted(Catalogue):
     def __init__(self, *names: str, release: str = "1") -> None:
         self.made: list[str] = []
         self.digests = b"".join(f"{name} {release}".ljust(DIGEST_BYTES).encode() for name in names)
-        self.listed = [
-            ListedSkill(name, number, f"{name}\nabout {name}", self)
-            for number, name in enumerate(names)
-        ]
+        self.listed = [ListedSkill(name, number, self) for number, name in enumerate(names)]
+        self.searched = BETWEEN.join([f"{name}\nabout {name}" for name in names])
 
     def make(self, name: str, number: int) -> Skill | None:
         assert self.listed[number].name == name

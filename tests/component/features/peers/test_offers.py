@@ -328,6 +328,22 @@ async def test_few_peers_are_asked_at_a_time(tmp_path: Path) -> None:
             assert len(asked) == 16
 
 
+async def test_peers_that_do_not_answer_leave_room_for_the_others(tmp_path: Path) -> None:
+    async with service(tmp_path / "x", {}) as server:
+        asked: list[str] = []
+        names = [f"p{number}" for number in range(40)]
+        agents = [ListingAgent(server, f"agent.{name}.example", "x") for name in names]
+        for agent in agents:
+            agent.error = StanzaError("remote-server-timeout")
+        peers = settings("a", *map(using, names))
+        async with service(tmp_path / "a", peers, beside=server) as a:
+            await a.advance(3)
+            for agent in agents:
+                agent._answer = lambda stanza: asked.append(stanza.id or "")  # type: ignore[method-assign,assignment] # no answer
+            await a.advance(12)
+            assert len(asked) == 8
+
+
 async def test_pages_of_a_long_list_make_only_what_they_show(
     tmp_path: Path, made: list[str]
 ) -> None:
