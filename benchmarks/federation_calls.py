@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -88,6 +88,8 @@ def measure(runs: int) -> Iterator[Line]:
         yield Line("the same / a ping of the other agent", "ms", found["delegated"], found["ping"])
         ours = found["ours"]
         yield Line("the same, less both", "ms", ours, (), Target(1.5, "at most", "ours"))
+        used = found["ours CPU"]
+        yield Line("the same, CPU of both agents", "ms", used, (), Target(1.5, "at most", "ours"))
 
 
 class _End:
@@ -175,11 +177,12 @@ def _measured(runs: int) -> dict[str, dict[str, list[float]]]:
         b = Ejabberd(directory / "b", "b.test", _ADDRESSES["b.test"], **common)  # type: ignore[arg-type]
         with ThreadPoolExecutor() as threads:
             list(threads.map(stack.enter_context, (a, b)))
+        pids: list[int] = []
         for server, more in ((b, _B), (a, _A)):
             config = directory / f"{server.host}.toml"
             data = f'\n[storage]\npath = "{directory}/data-{server.host}"\n'
             config.write_text(server.agent_toml() + more + _COMMON + data)
-            stack.enter_context(processes.running(processes.service(config)))
+            pids.append(stack.enter_context(processes.running(processes.service(config))).pid)
         romeo = log_in(a, "romeo")
         stack.callback(romeo.close)
         romeo.sendall(b"<presence/>")  # ends of tasks are sent to clients that are there
@@ -201,7 +204,8 @@ def _measured(runs: int) -> dict[str, dict[str, list[float]]]:
         for kind, skill in _KINDS.items():
             for each in (local, delegated, pinged):
                 _wait_for(each, skill)
-            found[kind] = _compared(runs, skill, local, delegated, pinged)
+            once = {"local": local, "ping": pinged, "delegated": delegated}
+            found[kind] = _compared(runs, skill, once, pids)
         return found
 
 
@@ -220,24 +224,31 @@ def _wait_for(once: Callable[[str], float], skill: str) -> None:
 
 
 def _compared(
-    runs: int,
-    skill: str,
-    local: Callable[[str], float],
-    delegated: Callable[[str], float],
-    pinged: Callable[[str], float],
+    runs: int, skill: str, once: Mapping[str, Callable[[str], float]], pids: Sequence[int]
 ) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {"local": [], "delegated": [], "ping": [], "ours": []}
+    """Return medians of milliseconds, and milliseconds of the processors that both agents use."""
+    found: dict[str, list[float]] = {}
     for _ in range(runs):
-        taken: dict[str, list[float]] = {"local": [], "delegated": [], "ping": []}
-        for _call_number in range(_CALLS):
-            for name, once in (("local", local), ("ping", pinged), ("delegated", delegated)):
-                taken[name].append(once(skill))
+        taken: dict[str, list[float]] = {name: [] for name in once}
+        for _number in range(_CALLS):
+            for name, call in once.items():
+                taken[name].append(call(skill))
                 time.sleep(_PAUSE_S)
         medians = {name: statistics.median(values) * 1e3 for name, values in taken.items()}
-        for name, median in medians.items():
-            found[name].append(median)
-        found["ours"].append(medians["delegated"] - medians["local"] - medians["ping"])
+        used: dict[str, float] = {}
+        for name, call in once.items():
+            before = sum(map(processes.cpu_seconds, pids))
+            for _number in range(_CALLS):
+                call(skill)
+            used[f"{name} CPU"] = (sum(map(processes.cpu_seconds, pids)) - before) / _CALLS * 1e3
+        ours = {"ours": _beyond(medians, ""), "ours CPU": _beyond(used, " CPU")}
+        for name, value in (medians | used | ours).items():
+            found.setdefault(name, []).append(value)
     return found
+
+
+def _beyond(values: Mapping[str, float], kind: str) -> float:
+    return values[f"delegated{kind}"] - values[f"local{kind}"] - values[f"ping{kind}"]
 
 
 if __name__ == "__main__":
