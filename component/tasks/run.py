@@ -102,7 +102,14 @@ class Admitted(msgspec.Struct, frozen=True):
     on_result: OnResult | None = None
 
 
-def context_of(request: Request, skill: Skill, host: Host | None = None, task: str = "") -> Context:
+def context_of(
+    request: Request,
+    skill: Skill,
+    host: Host | None = None,
+    task: str = "",
+    *,
+    is_stored: bool = False,
+) -> Context:
     """Return what a skill gets as its context; without a host it cannot perform operations."""
     caller = request.caller_context
     return Context(
@@ -117,6 +124,7 @@ def context_of(request: Request, skill: Skill, host: Host | None = None, task: s
         task=task,
         paid_by=task if caller.budget is None else caller.budget.task,
         delegation=request.delegation,
+        is_stored=is_stored,
         host=host,
     )
 
@@ -278,7 +286,7 @@ class Run:
     async def _run_skill(self) -> RecordedAnswer | None:
         request, skill = self.request, self.skill
         self._skill_task = anyio.get_current_task().id
-        context = context_of(request, skill, self, self.task)
+        context = context_of(*(request, skill, self, self.task), is_stored=self.row is not None)
         access, on_result = self._runtime.skills, self.admitted.on_result
         try:
             access.check(request, skill, "" if self.row is None else self.task)

@@ -101,7 +101,9 @@ class PeerCalls:
     async def _call(
         self, peer: Peer, skill: str, arguments: Arguments, context: Context
     ) -> SkillResult:
-        call = await self._storage.read(lambda db: rows.load(db, context.key))
+        call = None
+        if context.is_stored:  # otherwise it is the first run, and no call is part of its task
+            call = await self._storage.read(lambda db: rows.load(db, context.key))
         if call is None:
             self.reach.check(peer.name)
             sender = canonical_address(JID.parse(context.address))
