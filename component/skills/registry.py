@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from operator import attrgetter
 from typing import ClassVar, Final, TypeAlias, TypeVar
 
@@ -370,38 +370,42 @@ class View:
 class _Listing:
     """Skills in order, their version, and the results of the latest searches."""
 
-    __slots__ = ("__weakref__", "_catalogues", "_searches", "made", "skills", "version")
-
     def __init__(self, skills: tuple[Entry, ...], version: str) -> None:
         self.skills = skills
         self.made = tuple([one for one in skills if not isinstance(one, ListedSkill)])
-        self._catalogues = {one.catalogue for one in skills if isinstance(one, ListedSkill)}
         self.version = version
         self._searches: LRUCache[frozenset[str], tuple[str, ...]] = LRUCache(_SEARCHES_KEPT)
 
     def names(self, words: frozenset[str]) -> tuple[str, ...]:
         if words in self._searches:
             return self._searches[words]
-        names = tuple(self._found(sorted(words, key=len, reverse=True)))
+        if words:
+            names = tuple(sorted(self._found(sorted(words, key=len, reverse=True))))
+        else:
+            names = tuple([each.name for each in self.skills])
         if sum(map(len, words)) <= _LONGEST_KEPT:
             self._searches[words] = names
         return names
 
     def _found(self, words: Sequence[str]) -> Iterator[str]:
-        texts = {
-            one: one.searched.split(BETWEEN)
-            for one in self._catalogues
-            if all(word in one.searched for word in words)
-        }
+        made = self.made
+        for word in words:
+            made = tuple([each for each in made if word in each.searched])
+        yield from [each.name for each in made]
+        for catalogue, listed in self._listed.items():
+            if all(word in catalogue.searched for word in words):
+                texts, left = catalogue.searched.split(BETWEEN), listed
+                for word in words:
+                    left = [each for each in left if word in texts[each.number]]
+                yield from [each.name for each in left]
+
+    @cached_property
+    def _listed(self) -> Mapping[Catalogue, list[ListedSkill]]:
+        found: dict[Catalogue, list[ListedSkill]] = {}
         for each in self.skills:
-            if not isinstance(each, ListedSkill):
-                text = each.searched if words else ""
-            elif each.catalogue in texts:
-                text = texts[each.catalogue][each.number]
-            else:
-                continue
-            if all(word in text for word in words):
-                yield each.name
+            if isinstance(each, ListedSkill):
+                found.setdefault(each.catalogue, []).append(each)
+        return found
 
 
 def _by_name(skills: Iterable[Entry]) -> dict[str, Entry]:
