@@ -52,6 +52,7 @@ NAMES = (
     "agentdojo",
     "sandbox",
     "workers",
+    "federation",
 )
 
 Measure = Callable[[int], Iterator[Line]]

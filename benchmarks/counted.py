@@ -54,7 +54,12 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 PACKAGES: Final = (f"{ROOT}/component/", f"{ROOT}/xep/")
 _SYSTEM: Final = f"{ROOT}/component/system.py"
 _OWN: Final = ("component", "protocol_schemas", "xep")
-PATHS: Final = ("inline", "durable", "chat", "firing")
+PATHS: Final = (
+    *("inline", "durable", "chat", "firing"),
+    *("delegated", "delegated_durable", "for_peer"),
+)
+"""`delegated` and `delegated_durable` are calls of a skill of another agent, which answers at once;
+`for_peer` is a call that another agent makes."""
 _BEGAN: Final = 1_767_614_400  # 2026-01-05 12:00:00 UTC
 _WARM_UP: Final = 2
 REPEATED: Final = 10
@@ -90,6 +95,15 @@ when = "every 30 minutes"
 principal = "juliet@localhost"
 skill = "echo"
 params = {{ text = "It is time." }}
+
+[[peer]]
+name = "b"
+jid = "agent.b.localhost"
+skills = ["*"]
+read_only = ["echo"]
+confirm = "never"
+offers = ["echo"]
+origins = ["b.localhost"]
 """
 
 
@@ -285,6 +299,8 @@ class Server:
                 await self._stream.send_all(_PONG % asked.groups())
             for asked in _ASKED.finditer(data):
                 await self._stream.send_all(_CLIENT % asked.groups())
+            for asked in _PEER_ASKED.finditer(data):
+                await self._stream.send_all(_peer_answer(*asked.groups()))
 
     @property
     def descriptor(self) -> int:
@@ -310,10 +326,49 @@ _CLIENT: Final = (
     b"<query xmlns='http://jabber.org/protocol/disco#info'>"
     b"<identity category='client' type='phone'/></query></iq>"
 )
+_PEER_ASKED: Final = re.compile(
+    rb"<iq from='([^']*)' to='(agent.b.localhost)' type='[sg]et' id='([^']*)'>(.*?)</iq>"
+)
+_PEER_SKILL: Final = (
+    "<skill name='{name}'><annotations read-only='true' destructive='false'/>"
+    "<schema for='input' type='application/schema+json'>"
+    '{{"type":"object","properties":{{"text":{{"type":"string"}}}}}}</schema></skill>'
+)
+
+
+def _peer_answer(from_: bytes, to: bytes, id_: bytes, asked: bytes) -> bytes:
+    """Return what the other agent answers."""
+    kind, answer = "result", ""
+    if b"<execute " in asked:
+        answer = (
+            "<result xmlns='urn:fluux:agent:0#execute' skill='echo' is-error='false'>"
+            "<output name='output' type='text/plain'>tide</output></result>"
+        )
+    elif b"urn:fluux:agent:0#skills'" in asked and b"<pubsub" not in asked:
+        skills = "".join(_PEER_SKILL.format(name=name) for name in ("echo", "note"))
+        answer = f"<query xmlns='urn:fluux:agent:0#skills' version='1' ttl='86400'>{skills}</query>"
+    else:
+        kind = "error"
+        answer = (
+            "<error type='cancel'><item-not-found xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/>"
+            "</error>"
+        )
+    head = f"<iq from='{to.decode()}' to='{from_.decode()}' id='{id_.decode()}' type='{kind}'>"
+    return f"{head}{answer}</iq>".encode()
+
+
 _EXECUTE: Final = (
     "<iq id='{id}' type='set' to='agent.localhost' from='juliet@localhost/phone'>"
     "<execute xmlns='urn:fluux:agent:0#execute' skill='{skill}'{mode}>"
     "<param name='text'>tide</param></execute></iq>"
+)
+_FOR_PEER: Final = (
+    "<iq id='{id}' type='set' to='agent.localhost' from='agent.b.localhost'>"
+    "<execute xmlns='urn:fluux:agent:0#execute' skill='echo' request='{id}'>"
+    "<param name='text'>tide</param>"
+    "<delegation xmlns='urn:fluux:agent:0#delegation' origin='romeo@b.localhost' max-hops='4'"
+    " trace='00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'>"
+    "<via>agent.b.localhost</via></delegation></execute></iq>"
 )
 _CHAT: Final = (
     "<message id='{id}' type='chat' to='assistant@agent.localhost' from='juliet@localhost/phone'>"
@@ -350,6 +405,9 @@ class Counted:
             "durable": (self._durable, b"state='completed'"),
             "chat": (self._chat, b"The tide is high at noon."),
             "firing": (self._firing, b"It is time."),
+            "delegated": (self._delegated, b">tide</output>"),
+            "delegated_durable": (self._delegated_durable, b"state='completed'"),
+            "for_peer": (self._for_peer, b">tide</output>"),
         }[path]
         if path == "firing":  # another one is due, as soon as the service looks
             self._clock.suspend(1800)
@@ -366,6 +424,16 @@ class Counted:
     async def _durable(self) -> None:
         iq = _EXECUTE.format(id=f"d{self._number}", skill="steps", mode=" mode='async'")
         await self.server.send(iq)
+
+    async def _delegated(self) -> None:
+        await self.server.send(_EXECUTE.format(id=f"e{self._number}", skill="b.echo", mode=""))
+
+    async def _delegated_durable(self) -> None:
+        iq = _EXECUTE.format(id=f"f{self._number}", skill="b.note", mode=" mode='async'")
+        await self.server.send(iq)
+
+    async def _for_peer(self) -> None:
+        await self.server.send(_FOR_PEER.format(id=f"g{self._number:030}"))
 
     async def _chat(self) -> None:
         await self.server.send(_CHAT.format(id=f"c{self._number}"))

@@ -51,6 +51,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "Recalling": ("recall",),
     "Watches and webhooks": ("watching", "webhooks"),
     "Confined code and workers": ("confined", "sandbox", "workers"),
+    "Agents on other servers": ("federation",),
     "Prompt injections": ("agentdojo",),
 }
 _ABOUT = {
@@ -72,6 +73,11 @@ Two calls of a model that answers at once, and one of a tool. The peers do the s
 messages, history, memories, budgets, policy and audit log.
 """,
     "Recalling": "[recall.md](../explanation/recall.md) describes the questions and the ranking.\n",
+    "Agents on other servers": """\
+Calls go from an agent on Prosody to one on ejabberd; the peers are the same call of a skill of the
+own agent, and a ping of the other agent by a component. Where a service knows a thousand agents,
+the peer is the same service without any.
+""",
     "Prompt injections": "See [attacks.md](../explanation/attacks.md).\n",
 }
 

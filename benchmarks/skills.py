@@ -77,7 +77,7 @@ def _ask(registry: Registry) -> object:
     return _execute(found)
 
 
-def _everything(_: Skill) -> bool:
+def _everything(_: str) -> bool:
     return True
 
 

@@ -307,7 +307,7 @@ async def playing(
 
     def view(principal: JID) -> View:
         key = policy.view_key(principal)
-        return registry.view(key, lambda skill: policy.may_use(key, skill.name))
+        return registry.view(key, lambda name: policy.may_use(key, name))
 
     async with AsyncExitStack() as stack:
         root = directory / "memory"

@@ -87,7 +87,7 @@ def _find(
     except (SkillLoadError, DuplicateSkillError) as error:
         raise frame.ConfigFault(str(error)) from None
     may_use = _may_use(policy, principal)
-    view = registry.view("one", lambda skill: may_use(skill.name))
+    view = registry.view("one", may_use)
     try:
         names = view.names(" ".join(words))
     except SearchError as error:

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -12,6 +12,9 @@ from component.skills.form_fields import Schema
 from xep.commands import Note
 from xep.data_forms import Form
 from xep.jid import JID
+
+USUAL_RANK: Final = 1
+"""The rank of commands that say nothing else."""
 
 
 class AdHocRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,19 +64,31 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     about: str
     schema: Schema
     form_type: str | None
-    rank: int = 1
+    rank: int = USUAL_RANK
     run: Callable[[AdHocRequest, msgspec.Raw], Outcome | Awaitable[Outcome]]
     prepare: "Callable[[AdHocRequest], Awaitable[Offer]] | None" = None
 
 
-class Offers(Protocol):
+class Offers:
     """A source of commands."""
 
     def nodes(self, principal: JID) -> Sequence[str]:
-        """Return the nodes of the commands for a principal."""
+        """Return the nodes of the commands for a principal, except those of `listed`."""
+        raise NotImplementedError
 
     def get(self, node: str, principal: JID) -> Offer | None:
         """Return a command by its node; None if the principal has no such command."""
+        raise NotImplementedError
+
+    def listed(self, _principal: JID) -> Sequence[str]:
+        """Return the nodes of more commands, of the usual rank, which are made when they are
+        used. There may be very many of them.
+        """
+        return ()
+
+    def title(self, _node: str, _principal: JID) -> str:
+        """Return the title of one of these commands."""
+        raise NotImplementedError
 
 
 def find_offer(sources: Sequence[Offers], node: str, principal: JID) -> Offer | None:

@@ -78,7 +78,9 @@ class Catalog:
         self.admins = set(self.rights.admins)
         self.profiles = dict(self.rights.profiles)
         self.registry = make_registry(settings, of_features, knowledge)
-        self.view: Callable[[JID], View] = self.registry.viewer(self._view_key, _may_use)
+        self.view: Callable[[JID], View] = self.registry.viewer(
+            self._view_key, _may_use, _sees_catalogues
+        )
 
     def replace(self, rights: Rights) -> None:
         """Apply other settings from now on. Never waits."""
@@ -124,6 +126,12 @@ class Catalog:
         # With the policy, so that no view of an earlier one is used for a later one.
         policy = self.rights.policy
         return policy, policy.view_key(principal)
+
+
+def _sees_catalogues(key: tuple[Policy, ViewKey]) -> bool:
+    """Return whether requesters see skills of peers: a peer never sees those of another one."""
+    _, view = key
+    return view >= 0
 
 
 def _may_use(key: tuple[Policy, ViewKey], skill: str) -> bool:

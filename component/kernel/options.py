@@ -96,7 +96,6 @@ def make_policy(settings: Settings) -> Policy:
                 for rule in settings.policy.rules
             ),
             *_may_propose(settings, admins),
-            *(Rule((f"{peer.name}.*",), confirm=peer.confirm) for peer in settings.peer),
         ],
         confirm=settings.policy.confirm,
         peers=[
@@ -105,6 +104,7 @@ def make_policy(settings: Settings) -> Policy:
                 concurrency=peer.concurrency,
                 open_tasks=peer.open_tasks,
                 requires_grant=peer.requires == "grant",
+                confirm=peer.confirm,
             )
             for peer in settings.peer
         ],

@@ -90,8 +90,10 @@ def _covered(rules: dict[str, Rule]) -> Iterator[str]:
 
 def unknown_skills(settings: Settings, names: Collection[str]) -> Iterator[str]:
     """Yield a sentence for each pattern in the rules and the agents that none of the names
-    matches.
+    matches. What a peer offers may not be known yet.
     """
+    known, peers = frozenset(names), {peer.name for peer in settings.peer if peer.skills}
+    found: dict[str, bool] = {}
     wanted = [
         *(
             (f"policy.rules[{index}].skills", rule.skills)
@@ -102,7 +104,14 @@ def unknown_skills(settings: Settings, names: Collection[str]) -> Iterator[str]:
     ]
     for key, globs in wanted:
         for glob in globs:
-            if glob != EVERYBODY and not any(map(pattern((glob,)).fullmatch, names)):
+            if glob not in found:
+                found[glob] = (
+                    glob == EVERYBODY
+                    or glob in known
+                    or glob.partition(".")[0] in peers
+                    or any(map(pattern((glob,)).fullmatch, names))
+                )
+            if not found[glob]:
                 yield (
                     f"{glob!r} in {key} matches no skill: `xmpp-agent skills list` shows the names"
                 )

@@ -44,8 +44,10 @@ def narrowed(asked: Sequence[str], had: Sequence[str], names: Iterable[str]) -> 
     A pattern that is not within is replaced by those of the `names` that match it and `had`.
     """
     both, mine = [one for one in asked if within((one,), had) is None], pattern(had)
-    beyond = pattern(one for one in asked if one not in both)
-    both += [name for name in names if beyond.fullmatch(name) and mine.fullmatch(name)]
+    beyond = [one for one in asked if one not in both]
+    if beyond:
+        match = pattern(beyond).fullmatch
+        both += [name for name in names if match(name) and mine.fullmatch(name)]
     return tuple(both)
 
 

@@ -63,7 +63,9 @@ class PeerRule(msgspec.Struct, frozen=True):
     """An agent elsewhere that may use the skills whose names match `offers`, in the names of people
     of the domains `origins`. What works for it may also use those that match `delegates`. At a time
     `open_tasks` of its tasks are open, and `concurrency` of them run. `name` begins the names of
-    its own skills. `requires_grant` demands a chain of grants of it.
+    its own skills. `requires_grant` demands a chain of grants of it. `confirm` says when a person
+    is asked before one of its own skills runs, unless a rule says it; None leaves this to the
+    default.
     """
 
     name: str
@@ -74,6 +76,7 @@ class PeerRule(msgspec.Struct, frozen=True):
     concurrency: int = 16
     open_tasks: int = 500
     requires_grant: bool = False
+    confirm: When | None = None
 
 
 class _Gate:
@@ -140,13 +143,13 @@ class Policy:
             for jid in read.jids(f"peer.{peer.name}.jid", (peer.jid,)) or ()
         }
         self._names = [peer.name for peer in peers]
-        self._peer_names = frozenset(self._names)
         self._concurrency = [peer.concurrency for peer in peers]
         self._open_tasks = [peer.open_tasks for peer in peers]
         self._needs_grant = [peer.requires_grant for peer in peers]
         self._offers = [pattern(peer.offers) for peer in peers]
         self._delegates = [pattern(peer.delegates) for peer in peers]
         self._origins = [read.domains(f"peer.{peer.name}.origins", peer.origins) for peer in peers]
+        self._confirms_of = {peer.name: peer.confirm for peer in peers}
         lists = {"agent": (allowed_jids, allowed_domains)} | {
             f"policy.rules[{index}]": (rule.allowed_jids, rule.allowed_domains)
             for index, rule in enumerate(rules)
@@ -170,6 +173,11 @@ class Policy:
         self._confirm = confirm
         self._confirms = [rule.confirm for rule in rules]
         self._patterns = [pattern(rule.skills) for rule in rules]
+        self._restricting = [
+            (bit, pattern(rule.skills))
+            for bit, rule in enumerate(rules, start=2)
+            if rule.allowed_jids is not None or rule.allowed_domains is not None
+        ]
         self._view = functools.lru_cache(_CACHE_ENTRIES)(self._find_view)
         self._demand = functools.lru_cache(_CACHE_ENTRIES)(self._find_demand)
 
@@ -200,8 +208,7 @@ class Policy:
 
     def is_of_peer(self, skill: str) -> bool:
         """Whether this is the name of a skill of a peer."""
-        peer, dot, _ = skill.partition(".")
-        return bool(dot) and peer in self._peer_names
+        return self._peer_of(skill) is not None
 
     def is_peer(self, principal: JID) -> bool:
         """Whether this bare JID is an address of a peer."""
@@ -268,7 +275,14 @@ class Policy:
         matched = [index for index, each in enumerate(self._patterns) if each.fullmatch(skill)]
         when = [found for index in matched if (found := self._confirms[index]) is not None]
         asked = [named for index in matched if (named := self._approvers[index]) is not None]
-        return ConfirmationRule(when[0] if when else self._confirm, asked[0] if asked else ())
+        peer = self._peer_of(skill)
+        default = (None if peer is None else self._confirms_of[peer]) or self._confirm
+        return ConfirmationRule(when[0] if when else default, asked[0] if asked else ())
+
+    def _peer_of(self, skill: str) -> str | None:
+        """Return the name of the peer whose skill it is; None if it is that of no peer."""
+        peer, dot, _ = skill.partition(".")
+        return peer if dot and peer in self._confirms_of else None
 
     def _find_view(self, principal: JID) -> ViewKey:
         bare = principal.bare
@@ -280,6 +294,6 @@ class Policy:
         return ViewKey(sum(bit << index for index, bit in enumerate(passed)))
 
     def _find_demand(self, skill: str) -> int:
-        matched = (bool(pattern.fullmatch(skill)) for pattern in self._patterns)
-        rules = sum(match << bit for bit, match in enumerate(matched, start=2))
+        # It is asked for each skill of a list, so rules that everybody passes are left out.
+        rules = sum(1 << bit for bit, each in self._restricting if each.fullmatch(skill))
         return _ADMITTED | _ACCOUNT | rules

@@ -17,6 +17,7 @@ import anyio
 import msgspec
 import structlog
 from anyio.abc import TaskStatus
+from anyio.lowlevel import checkpoint
 
 from component.pubsub import faults, items, nodes, rows
 from component.pubsub.access import NodeAccess, Requester, is_hidden, may_read
@@ -39,7 +40,6 @@ from component.store.storage import Storage
 from xep.binding import Payload, RawXML, keep
 from xep.jid import JID
 from xep.pubsub import AffiliationName
-from xep.pubsub_event import Event
 
 _PAGE: Final = 200
 _decode = msgspec.json.Decoder(dict[str, str]).decode
@@ -65,6 +65,21 @@ class ComputedNode:
     async def items(self, service: JID, principal: JID) -> Sequence[StoredItem]:
         """Return the items that a principal sees, the newest last. Raises StorageError."""
         raise NotImplementedError
+
+    async def digests(self, service: JID, principal: JID) -> Mapping[str, str]:
+        """Return a digest of each of these items, by its id, in the same order. Raises
+        StorageError.
+        """
+        return {
+            each.id: hashlib.sha256(each.payload.encode()).hexdigest()[:16]
+            for each in await self.items(service, principal)
+        }
+
+    async def chosen(
+        self, service: JID, principal: JID, ids: Collection[str]
+    ) -> Sequence[StoredItem]:
+        """Return those of these items with the given ids. Raises StorageError."""
+        return [each for each in await self.items(service, principal) if each.id in ids]
 
 
 def as_node(service: str, computed: ComputedNode) -> Node:
@@ -97,21 +112,9 @@ async def last_of(
     )
 
 
-def digests(items: Sequence[StoredItem]) -> str:
+def stored_digests(digests: Mapping[str, str]) -> str:
     """Return the stored form of the items that a subscriber knows: JSON, a digest for each id."""
-    found = {each.id: hashlib.sha256(each.payload.encode()).hexdigest()[:16] for each in items}
-    return msgspec.json.encode(found).decode()
-
-
-def _events(node: str, items: Sequence[StoredItem], seen: Mapping[str, str]) -> Sequence[Event]:
-    current = _decode(digests(items))
-    events = [
-        items_event(node, {each.id: each.payload}, payloads=True)
-        for each in items
-        if seen.get(each.id) != current[each.id]
-    ]
-    gone = tuple(each for each in seen if each not in current)
-    return [*events, retractions_event(node, gone)] if gone else events
+    return msgspec.json.encode(digests).decode()
 
 
 _log = structlog.get_logger("component.pubsub")
@@ -427,13 +430,21 @@ class PubSubService:
             who, node.name, partial(NodeAccess.views, after=after, limit=_PAGE)
         ):
             for jid, principal, seen in page:
-                items = await node.items(JID.parse(service), JID.parse(principal))
-                now = digests(items)
-                if now == seen:
+                await checkpoint()  # other agents may be a thousand subscribers
+                asked = JID.parse(service), JID.parse(principal)
+                now = await node.digests(*asked)
+                if stored_digests(now) == seen:
                     continue
-                view = partial(NodeAccess.set_view, jid=jid, seen=now)
+                before = _decode(seen or "{}")
+                changed = [id_ for id_, digest in now.items() if before.get(id_) != digest]
+                gone = tuple(id_ for id_ in before if id_ not in now)
+                events = [
+                    items_event(node.name, {each.id: each.payload}, payloads=True)
+                    for each in (await node.chosen(*asked, changed) if changed else ())
+                ]
+                view = partial(NodeAccess.set_view, jid=jid, seen=stored_digests(now))
                 await self.write(who, node.name, view)
-                for event in _events(node.name, items, _decode(seen or "{}")):
+                for event in (*events, *((retractions_event(node.name, gone),) if gone else ())):
                     self.notifier.put(
                         Direct(
                             service=service,

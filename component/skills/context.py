@@ -70,9 +70,10 @@ class Context:
     at which the agent was asked, `task` the id of the task if there is one, `paid_by` that of the
     task or turn whose budget pays, `delegation` what an agent that asks for somebody else has said,
     `lang` the language of the request, `deadline` when the result becomes useless; they are empty
-    outside the service. `taints` are the sources of the texts that the agent's model has read, if a
-    model calls the skill, `limits` what that agent may use, and `trace` links the audit events of
-    its turn.
+    outside the service. `is_stored` says whether the task was stored before this run, so that an
+    earlier run may have done something. `taints` are the sources of the texts that the agent's
+    model has read, if a model calls the skill, `limits` what that agent may use, and `trace` links
+    the audit events of its turn.
 
     `http`, `memory`, `xmpp`, `llm` and `has_credential` need a capability that the manifest of the
     skill (or `@skill(capabilities=…)` of a module) declares. CapabilityMissing names the one that
@@ -92,6 +93,7 @@ class Context:
     delegation: Delegation | None = None
     lang: str = ""
     deadline: datetime | None = None
+    is_stored: bool = True
     host: dataclasses.InitVar[Host | None] = None
     _host: Host = dataclasses.field(init=False)
     _functions: HostFunctions | None = dataclasses.field(init=False, default=None)

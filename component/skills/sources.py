@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, TypeAlias
+from functools import partial
+from typing import Final, Protocol
 
 import anyio
 import structlog
@@ -15,8 +16,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from component import system
 from component.skills.errors import DuplicateSkillError, SkillLoadError
-from component.skills.registry import Registry
-from component.skills.skill import Skill
+from component.skills.registry import Entry, Registry
 
 _log = structlog.get_logger("component.skills")
 
@@ -25,9 +25,15 @@ START_S: Final = 10.0
 _FIRST_WAIT_S: Final = 1.0
 _LONGEST_WAIT_S: Final = 60.0
 
-Offer: TypeAlias = Callable[[Sequence[Skill]], Sequence[DuplicateSkillError]]
-"""Makes these the skills of a source, in place of those that it offered before. Returns an error
-for each skill that is not offered because another source has one of its name."""
+
+class Offer(Protocol):
+    """Offers the skills of a source."""
+
+    def __call__(self, skills: Sequence[Entry], part: str = "") -> Sequence[DuplicateSkillError]:
+        """Make these the skills of the source, or of a part of it, in place of those that it
+        offered before. Returns an error for each skill that is not offered because another source
+        has one of its name.
+        """
 
 
 class SkillSource(Protocol):
@@ -118,6 +124,8 @@ class SkillSources:
         self._offered = offered
         self._late = dict.fromkeys(source.name for source in sources)
         self.failures: dict[str, str] = {}
+        self._parts: dict[str, set[str]] = {}
+        """The parts of each source that have skills."""
         self._refused: set[tuple[str, str]] = set()
         """Sources and skills that are not offered, each logged once."""
 
@@ -149,7 +157,8 @@ class SkillSources:
             await running.ended.wait()
             del self._running[name]
             if name not in wanted:
-                self._offer(name, ())
+                for part in sorted(self._parts.pop(name, ())):
+                    self._offer(name, (), part)
         new = [_Running(wanted[name]) for name in wanted if name not in self._running]
         self._running.update((each.source.name, each) for each in new)
         self._late.update(dict.fromkeys(each.source.name for each in new))
@@ -179,9 +188,8 @@ class SkillSources:
         while True:
             began = anyio.current_time()
             try:
-                await source.run(
-                    lambda skills: self._offer(source.name, skills), task_status=_Started(offered)
-                )
+                offer = partial(self._offer, source.name)
+                await source.run(offer, task_status=_Started(offered))
             except SkillLoadError as error:
                 self.failures[source.name] = str(error)
                 _log.warning("a source of skills failed", source=source.name, reason=str(error))
@@ -195,9 +203,13 @@ class SkillSources:
             await anyio.sleep(wait)
             wait = min(wait * 2, _LONGEST_WAIT_S)
 
-    def _offer(self, source: str, skills: Sequence[Skill]) -> Sequence[DuplicateSkillError]:
-        self._late.pop(source, None)
-        self.failures.pop(source, None)
+    def _offer(
+        self, name: str, skills: Sequence[Entry], part: str = ""
+    ) -> Sequence[DuplicateSkillError]:
+        self._late.pop(name, None)
+        self.failures.pop(name, None)
+        (set.add if skills else set.discard)(self._parts.setdefault(name, set()), part)
+        source = f"{name}.{part}" if part else name
         refused = self._registry.offer(source, skills)
         self._offered()
         for each in refused:

@@ -196,6 +196,8 @@ class _Work:
                 )
                 most = len(self._closures[key]) + max(below, default=0)
                 work[key] = min(most, MOST_WORK + 1)
+            if work == before:  # most schemas end long before the deepest value
+                break
         return work[id(schema)]
 
     def _reached(self, schema: Schema) -> list[int]:

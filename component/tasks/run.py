@@ -130,7 +130,14 @@ class Admitted(msgspec.Struct, frozen=True):
     on_result: OnResult | None = None
 
 
-def context_of(request: Request, skill: Skill, host: Host | None = None, task: str = "") -> Context:
+def context_of(
+    request: Request,
+    skill: Skill,
+    host: Host | None = None,
+    task: str = "",
+    *,
+    is_stored: bool = False,
+) -> Context:
     """Return what a skill gets as its context; without a host it cannot perform operations."""
     caller = request.caller_context
     return Context(
@@ -147,6 +154,7 @@ def context_of(request: Request, skill: Skill, host: Host | None = None, task: s
         delegation=request.delegation,
         lang=request.lang or "",
         deadline=request.deadline,
+        is_stored=is_stored,
         host=host,
     )
 
@@ -312,7 +320,7 @@ class Run:
     async def _run_skill(self) -> RecordedAnswer | None:
         request, skill = self.request, self.skill
         self._skill_task = anyio.get_current_task().id
-        context = context_of(request, skill, self, self.task)
+        context = context_of(*(request, skill, self, self.task), is_stored=self.row is not None)
         if self.row is not None and self.row.deadline is not None:
             context.deadline = rows.moment(self.row.deadline)
             left = self.row.deadline / 1000 - system.now().timestamp()

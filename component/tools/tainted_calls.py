@@ -45,8 +45,8 @@ def with_descriptions(
     texts = [
         text for one in others for text in (one.name, one.description, *texts_in(one.input_schema))
     ]
-    found = [view.get(name) for name in view.names()]
-    names = [one.name for one in found if one is not None and one.described_by is None]
+    # Those of catalogues are described by others.
+    names = [one.name for one in view.made() if one.described_by is None]
     written = SourceTexts((*caller.written, *names))
     if not may_be_planted(values, skill.input_schema, texts, written):
         return caller

@@ -356,7 +356,7 @@ class World:
     def view(self, principal: JID) -> View:
         """The skills that a principal sees, as the service decides it."""
         key = self.policy.view_key(principal)
-        return self.registry.view(key, lambda skill: self.policy.may_use(key, skill.name))
+        return self.registry.view(key, lambda name: self.policy.may_use(key, name))
 
     @asynccontextmanager
     async def running(self, postgres: str = "") -> AsyncIterator[None]:

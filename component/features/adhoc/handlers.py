@@ -27,6 +27,7 @@ from component.features.adhoc.sessions import (
     expired_session,
 )
 from component.kernel.adhoc import (
+    USUAL_RANK,
     AdHocRequest,
     Completed,
     Misfit,
@@ -41,7 +42,7 @@ from component.link.router.table import IQRoute, ReplyPayload, Request
 from component.skills.errors import printable
 from component.skills.form_fields import NEWLINE, Schema, properties_of
 from component.skills.forms import InvalidForm, form_values, schema_form
-from component.skills.registry import View
+from component.skills.registry import ListedSkill, View
 from component.skills.skill import Skill
 from component.skills.spec import title_of
 from component.store import StorageError
@@ -323,15 +324,20 @@ class CommandNodes:
             return None if found is None else disco.ItemsQuery(node=query.node)
         to, offers = address_asked(request), self._offers_of(request.principal)
         titles = Counter(offer.title.casefold() for offer in offers.values())
+        more = {
+            f"{USUAL_RANK}{node}": source
+            for source in self._offers
+            for node in source.listed(request.principal)
+        }
 
         def item(key: str) -> tuple[disco.Item, int]:
-            offer = offers[key]
-            name = offer.title
-            if titles[name.casefold()] > 1:
-                name += f" ({offer.node.rpartition('/')[2]})"
-            return sized(disco.Item(jid=to, node=offer.node, name=name))
+            offer, node = offers.get(key), key[1:]
+            name = more[key].title(node, request.principal) if offer is None else offer.title
+            if offer is None or titles[name.casefold()] > 1:
+                name += f" ({node.rpartition('/')[2]})"
+            return sized(disco.Item(jid=to, node=node, name=name))
 
-        return items_page(query, sorted(offers), item, self._room)
+        return items_page(query, sorted((*offers, *more)), item, self._room)
 
     def _offers_of(self, principal: JID) -> Mapping[str, Offer]:
         """Return the commands of a principal by a key of a page: those of every day come first."""
@@ -360,7 +366,7 @@ It may raise StanzaError, and so may its awaitable.
 """
 
 
-class SkillOffers:
+class SkillOffers(Offers):
     """The skills of a view."""
 
     def __init__(self, view: Callable[[JID], View], run: RunSkill, retry_after_s: int = 5) -> None:
@@ -370,7 +376,17 @@ class SkillOffers:
 
     def nodes(self, principal: JID) -> Sequence[str]:
         """Return a node for each skill of the principal's view, and no other (FAC-001)."""
-        return [_SKILL + name for name in self._view(principal).names()]
+        return [_SKILL + skill.name for skill in self._view(principal).made()]
+
+    def listed(self, principal: JID) -> Sequence[str]:
+        """Return a node for each skill of a catalogue."""
+        entries = self._view(principal).entries()
+        return [_SKILL + one.name for one in entries if isinstance(one, ListedSkill)]
+
+    def title(self, node: str, principal: JID) -> str:
+        """Return the title of a skill."""
+        skill = self._view(principal).entry(node.removeprefix(_SKILL))
+        return "" if skill is None else skill.title
 
     def get(self, node: str, principal: JID) -> Offer | None:
         """Return the skill of a node."""
@@ -409,7 +425,7 @@ class SkillOffers:
             return _refusal(skill, unavailable(self._retry_after_s))
 
 
-class CommandOffers:
+class CommandOffers(Offers):
     """The commands that are also slash commands."""
 
     def __init__(self, commands: Commands) -> None:

@@ -71,7 +71,7 @@ class Discovery:
         if node == fluux.NAMESPACE:
             return self._skills_info()
         if node.startswith(_SKILL_NODE):
-            skill = self._view(request.principal).get(node.removeprefix(_SKILL_NODE))
+            skill = self._view(request.principal).entry(node.removeprefix(_SKILL_NODE))
             if skill is not None:
                 return _node_info(node, "leaf", skill.title)
         elif node == self._disco.caps_node(request.host, request.to.local):
@@ -132,7 +132,7 @@ class Discovery:
 
     def _skills_page(self, to: JID, query: disco.ItemsQuery, view: View) -> disco.ItemsQuery:
         def item(name: str) -> tuple[disco.Item, int]:
-            skill = view.get(name)
+            skill = view.entry(name)
             title = None if skill is None else skill.title
             return sized(disco.Item(jid=to, node=_SKILL_NODE + name, name=title))
 

@@ -41,6 +41,7 @@ from component.policy.flows import TRUSTED
 from component.private import FILE_MODE
 from component.skills.errors import DeclarationError, DuplicateSkillError, SkillLoadError
 from component.skills.inputs import schema_inputs
+from component.skills.registry import Entry
 from component.skills.skill import Skill
 from component.skills.sources import Offer, SkillSource
 from component.store.errors import StorageError, explained
@@ -443,8 +444,9 @@ class PinnedSource(TaskStatus[None]):
             if started:
                 task_status.started()
 
-    def _note(self, skills: Sequence[Skill]) -> Sequence[DuplicateSkillError]:
-        self._skills = skills
+    def _note(self, skills: Sequence[Entry], part: str = "") -> Sequence[DuplicateSkillError]:
+        del part  # sources whose skills an admin approves have neither parts nor catalogues
+        self._skills = [one for one in skills if isinstance(one, Skill)]
         self._changed_now()
         return ()
 

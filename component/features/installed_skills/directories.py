@@ -90,7 +90,7 @@ class SkillDirectories(Installed):
         self._store = ContentStore(storage.directory / APPROVED)
         self._runners = runners
         self._auto = auto_approve
-        self._offer: Offer = lambda _skills: ()
+        self._offer: Offer = lambda skills, part="": ()
         self._found: Mapping[Path, SkillDirectory] = {}
         self._approvals: dict[str, Approval] = {}
         self._versions: dict[str, Version] = {}

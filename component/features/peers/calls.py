@@ -101,7 +101,9 @@ class PeerCalls:
 
         async def invoke(arguments: Arguments, context: Context | None) -> SkillResult:
             assert context is not None, "it wants a context"
-            call = await self._storage.read(lambda db: rows.load(db, context.key))
+            call = None
+            if context.is_stored:  # otherwise it is the first run, and no call is part of its task
+                call = await self._storage.read(lambda db: rows.load(db, context.key))
             if call is None:
                 return await self._begin(peer, skill, arguments, context)
             return await self._go_on(peer, call, context)

@@ -1,131 +1,147 @@
-"""The skills that peers offer: known from the last time at once, and fetched anew when they change.
+"""What a peer offers: its descriptions, and the skills that are made of them when they are used."""
 
-What a peer has offered last is a row, so its skills are there before the connection is.
-"""
+import zlib
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any, Final
 
-from typing import Final
-
-import anyio
+import msgspec
 import structlog
-from anyio.abc import TaskStatus
 
 from component.config.peers import Peer
-from component.features.peers import rows
 from component.features.peers.calls import PeerCalls
-from component.features.peers.remote import skill_of
-from component.kernel.kernel import Kernel
+from component.features.peers.remote import skill_of, usable
+from component.features.peers.rows import OfferedSkills
 from component.policy.globs import pattern
+from component.skills.context import Context
 from component.skills.errors import DeclarationError, printable
-from component.skills.skill import Skill
-from component.skills.sources import Offer
-from component.store.errors import StorageError
-from component.store.outages import log_failure
-from xep.fluux_agent.skills import SkillDescription, SkillsQuery
-from xep.jid import JID
-from xep.result_sets import ResultSet
-from xep.stanza_error import StanzaError
+from component.skills.inputs import Arguments
+from component.skills.registry import BETWEEN, DIGEST_BYTES, Catalogue, ListedSkill
+from component.skills.skill import Invoke, Skill
+from xep.binding import encode, read
+from xep.fluux_agent.skills import SkillDescription
 
 _log = structlog.get_logger("component.features.peers")
 
-_MOST_PAGES: Final = 200
-_LEAST_TTL_S: Final = 60
-_LONGEST_TTL_S: Final = 86_400
-_FIRST_WAIT_S: Final = 5.0
-_LONGEST_WAIT_S: Final = 600.0
 _LONGEST_NAME: Final = 100
+_KEPT: Final = 8
+"""The number of lists of texts that are kept unpacked: a page of a list has skills of few peers."""
 
 
-class PeerSkills:
-    """The source of the skills of one peer."""
+class Described(msgspec.Struct, frozen=True):
+    """A usable description: the XML, and what is kept of it. `name` is that of the skill here."""
 
-    def __init__(self, peer: Peer, kernel: Kernel, calls: PeerCalls) -> None:
-        self.name = f"peer.{peer.name}"
+    name: str
+    title: str
+    searched: str
+    digest: bytes
+    text: str
+
+
+def described(peer: Peer, said: SkillDescription) -> Described | None:
+    """Return what is kept of a skill of a peer; None, with an entry in the log, if it cannot be
+    used.
+    """
+    try:
+        checked = usable(peer, said)
+        skill = skill_of(peer, checked, _not_called)
+    except (DeclarationError, ValueError, RecursionError) as error:
+        _log_unusable(peer, said.name, error)
+        return None
+    text = encode(checked)
+    digest = sha256(f"{peer.name}\n{text}".encode()).digest()[:DIGEST_BYTES]
+    return Described(skill.name, skill.title, skill.searched, digest, text)
+
+
+def packed(found: Mapping[str, Described]) -> OfferedSkills:
+    """Return descriptions, by their names, as they are stored."""
+    ordered = [found[name] for name in sorted(found)]
+    return OfferedSkills(
+        names=tuple([one.name for one in ordered]),
+        searched=BETWEEN.join([one.searched for one in ordered]),
+        digests=b"".join([one.digest for one in ordered]),
+        titles=_compressed([one.title for one in ordered]),
+        texts=_compressed([one.text for one in ordered]),
+    )
+
+
+def _compressed(texts: Sequence[str]) -> bytes:
+    return zlib.compress(msgspec.json.encode(texts))
+
+
+@lru_cache(_KEPT)
+def _unpacked(texts: bytes) -> list[str]:
+    return msgspec.json.decode(zlib.decompress(texts), type=list[str])
+
+
+class PeerCatalogue(Catalogue):
+    """The skills of a peer.
+
+    Attributes:
+        calls: makes the calls of all skills, those that were made before it was set too.
+    """
+
+    def __init__(self, peer: Peer, skills: OfferedSkills, calls: PeerCalls) -> None:
+        self.source = f"the peer {peer.name} ({peer.jid})"
+        self.calls = calls
         self._peer = peer
-        self._kernel = kernel
-        self._calls = calls
-        self._address = JID.parse(peer.jid)
-        self._changed = anyio.Event()
-        self._skills: dict[str, tuple[SkillDescription, Skill]] = {}
+        self._skills = skills
+        self.searched = skills.searched
+        self.digests = _digests(peer, skills)
 
-    def changed(self) -> None:
-        """The peer offers other skills now."""
-        self._changed.set()
+    def listed(self) -> list[ListedSkill]:
+        """Return the skills that the settings name."""
+        known, begin = self._skills, len(self._peer.name) + 1
+        wanted = pattern(self._peer.skills).fullmatch
+        return [
+            ListedSkill(name, number, self)
+            for number, name in enumerate(known.names)
+            if wanted(name, begin)
+        ]
 
-    async def run(self, offer: Offer, *, task_status: TaskStatus[None]) -> None:
-        """Offer the skills of the peer until cancelled."""
-        storage, peer = self._kernel.storage, self._peer
-        known = await storage.read(lambda db: rows.offered(db, peer.name, peer.jid))
-        if known is not None:
-            offer(self._made(known.query))
-        task_status.started()
-        wait = _FIRST_WAIT_S
-        while True:
-            await self._calls.reach.is_connected.wait()
-            self._changed = anyio.Event()
-            try:
-                answer = await self._fetch("" if known is None else known.version)
-            except (StanzaError, StorageError) as error:
-                log_failure(_log, "a peer does not say what it offers", error, peer=peer.name)
-                delay, wait = wait, min(wait * 2, _LONGEST_WAIT_S)
-            else:
-                wait = _FIRST_WAIT_S
-                delay = float(min(max(answer.ttl or 0, _LEAST_TTL_S), _LONGEST_TTL_S))
-                if not answer.unchanged:
-                    ttl = round(delay)
-                    known = await storage.write(
-                        lambda db: rows.offer(db, peer.name, peer.jid, answer, ttl)  # noqa: B023 - runs at once
-                    )
-                    offer(self._made(answer))
-                    _log.info("a peer offers skills", peer=peer.name, count=len(self._skills))
-            with anyio.move_on_after(delay):
-                await self._changed.wait()
+    def make(self, name: str, number: int) -> Skill | None:
+        """Return a skill; None, with an entry in the log, if it cannot be made: an older release
+        has stored it.
+        """
+        try:
+            said = read(_unpacked(self._skills.texts)[number], SkillDescription)
+            return skill_of(self._peer, said, self._invoke_of(said.name))
+        except (DeclarationError, ValueError, LookupError, RecursionError) as error:
+            _log_unusable(self._peer, name, error)
+            return None
 
-    async def _fetch(self, version: str) -> SkillsQuery:
-        """Ask for all skills with their schemas, unless this version is still right."""
-        found: list[SkillDescription] = []
-        after: str | None = None
-        answer = SkillsQuery(unchanged=True)
-        for _ in range(_MOST_PAGES):
-            query = SkillsQuery(
-                version=version or None, schemas=True, page=ResultSet(max=50, after=after)
-            )
-            answer = await self._kernel.stream.get(
-                self._address, query, SkillsQuery, self._sender()
-            )
-            if answer.unchanged or not answer.skills:
-                break
-            found += answer.skills
-            version = ""
-            page = answer.page
-            after = None if page is None else page.last
-            if page is None or after is None or len(found) == page.count:
-                break
-        if answer.unchanged:
-            return answer
-        return SkillsQuery(version=answer.version, ttl=answer.ttl, skills=tuple(found))
+    def title(self, number: int) -> str:
+        """Return the title of the skill with this number."""
+        return _unpacked(self._skills.titles)[number]
 
-    def _sender(self) -> JID:
-        return self._kernel.stream.addresses.address_of("assistant")
+    def _invoke_of(self, skill: str) -> Invoke:
+        def invoke(arguments: Arguments, context: Context | None) -> Any:
+            return self.calls.invoke_of(self._peer, skill)(arguments, context)
 
-    def _made(self, answer: SkillsQuery) -> list[Skill]:
-        wanted = pattern(self._peer.skills)
-        made: dict[str, tuple[SkillDescription, Skill]] = {}
-        for said in answer.skills:
-            if not wanted.fullmatch(said.name) or said.name in made:
-                continue
-            before = self._skills.get(said.name)
-            if before is not None and before[0] == said:
-                made[said.name] = before
-                continue
-            try:
-                invoke = self._calls.invoke_of(self._peer, said.name)
-                made[said.name] = said, skill_of(self._peer, said, invoke)
-            except (DeclarationError, ValueError, RecursionError) as error:
-                _log.warning(
-                    "a skill of a peer cannot be offered",
-                    peer=self._peer.name,
-                    skill=printable(said.name, _LONGEST_NAME),
-                    reason=str(error),
-                )
-        self._skills = made
-        return [skill for _, skill in made.values()]
+        return invoke
+
+
+def _digests(peer: Peer, skills: OfferedSkills) -> bytes:
+    """Return the digests of skills, which are others for those that the settings call read-only."""
+    if not peer.read_only:
+        return skills.digests
+    found, begin = bytearray(skills.digests), len(peer.name) + 1
+    is_read_only = pattern(peer.read_only).fullmatch
+    for number, name in enumerate(skills.names):
+        if is_read_only(name, begin):
+            found[number * DIGEST_BYTES] ^= 1
+    return bytes(found)
+
+
+def _not_called(_arguments: Arguments, _context: Context | None) -> None:
+    """Stand for the function of a skill that is made only to be described."""
+
+
+def _log_unusable(peer: Peer, skill: str, error: Exception) -> None:
+    _log.warning(
+        "a skill of a peer cannot be offered",
+        peer=peer.name,
+        skill=printable(skill, _LONGEST_NAME),
+        reason=str(error),
+    )

@@ -1,7 +1,7 @@
 """Agents elsewhere: their skills here, and calls of them."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from anyio.lowlevel import checkpoint
 
@@ -10,12 +10,12 @@ from component.commands import AnyCommand
 from component.features.feature import Feature, Opened
 from component.features.peers.agent_keys import AgentKeys
 from component.features.peers.calls import PeerCalls
-from component.features.peers.catalogue import PeerSkills
 from component.features.peers.checks import check_offers
 from component.features.peers.commands import GrantCommands
 from component.features.peers.grants import PeerGrants, agents_of
 from component.features.peers.handlers import GrantHandler
 from component.features.peers.node import KeysNode
+from component.features.peers.offers import PeerSkills
 from component.features.peers.peer_list import PeerCommands
 from component.features.peers.receipts import Receipts
 from component.features.peers.rows import TOPIC
@@ -33,22 +33,14 @@ if TYPE_CHECKING:
     from component.features.peers.conformance_fixtures import ConformanceFixtures
 
 
-def _nothing() -> None:
-    pass
-
-
 class PeersFeature(Feature):
     """The peers of the settings."""
 
     reloads: ClassVar = ("peer",)
     _fixtures: "ConformanceFixtures | None" = None
+    _skills: PeerSkills | None = None
     _calls: PeerCalls
-
-    _catalog: Catalog | None = None
-
-    def _opened(self) -> Catalog:
-        assert self._catalog is not None, "skills are called while the service runs"
-        return self._catalog
+    _catalog: Catalog
 
     def skills(self) -> Iterator[Skill]:
         """Yield the skill that calls several peers, if any can be called, and the skills for the
@@ -57,7 +49,7 @@ class PeersFeature(Feature):
         if any(peer.skills for peer in self.settings.peer):
             from component.features.peers.skills import peers_ask_skill  # noqa: PLC0415 - rarely used
 
-            yield peers_ask_skill(self._opened)
+            yield peers_ask_skill(lambda: self._catalog)
         if self.settings.conformance.enabled:
             from component.features.peers.conformance_fixtures import (  # noqa: PLC0415 - rarely used
                 ConformanceFixtures,
@@ -66,8 +58,15 @@ class PeersFeature(Feature):
             self._fixtures = ConformanceFixtures(self.settings.peer, lambda: self._calls)
             yield from self._fixtures.skills()
 
+    def reopen(self, kernel: Kernel, before: Self) -> Opened:
+        """Do the same as `open`; what is known of peers that have not changed is used again."""
+        return self._open(kernel, before._skills)
+
     def open(self, kernel: Kernel) -> Opened:
-        """Make what sends and follows calls, and a source of skills for each peer."""
+        """Make what sends and follows calls, and the source of their skills."""
+        return self._open(kernel)
+
+    def _open(self, kernel: Kernel, before: PeerSkills | None = None) -> Opened:
         self._catalog = kernel.environment.catalog
         keys, agents = AgentKeys(kernel), agents_of(self.settings)
         grants = PeerGrants(kernel, keys, self.settings.peer)
@@ -77,13 +76,18 @@ class PeersFeature(Feature):
         kernel.tasks.gate.check_grants = verifier.check
         kernel.tasks.service.sign_receipts(receipts.make)
         calls = self._calls = PeerCalls(kernel, grants, receipts)
-        sources = tuple(
-            PeerSkills(peer, kernel, calls) for peer in self.settings.peer if peer.skills
-        )
-
+        skills = self._skills = PeerSkills(kernel, self.settings.peer, calls, before)
+        calls.reach.outdated = skills.outdated
         peers, names = self.settings.peer, kernel.environment.catalog.registry.names
-        changed = {source.name: source.changed for source in sources}
-        calls.reach.outdated = lambda peer: changed.get(f"peer.{peer}", _nothing)()
+
+        def connected() -> None:
+            calls.connected()
+            skills.connected()
+
+        def disconnected() -> None:
+            calls.reach.disconnected()
+            skills.disconnected()
+
         return Opened(
             handlers=(calls, GrantHandler(grants)),
             nodes=(KeysNode(kernel.storage, agents),),
@@ -92,13 +96,14 @@ class PeersFeature(Feature):
                 *PeerCommands(kernel.storage, peers, calls.reach, names).commands(),
             ),
             shared_changes={TOPIC: calls.nudged, "peer grants": calls.grants_changed},
-            sources=sources,
-            loops=(calls.run, receipts.run, self._shares.run),
+            sources=(skills,),
+            loops=(calls.run, receipts.run, shares.run),
             spent=self._spent,
-            warnings=calls.reach.warnings,
+            warnings=lambda: (*calls.reach.warnings(), *skills.warnings()),
             disco_features=lambda: (DELEGATION,),
-            connected=calls.connected,
-            disconnected=calls.reach.disconnected,
+            connected=connected,
+            disconnected=disconnected,
+            pubsub_listener=skills,
             task_changed=self._task_changed,
         )
 

@@ -19,9 +19,8 @@ from component.store import waiters
 from component.store.database import Database
 from component.store.schema import Table
 from component.store.tables import tells
-from xep.binding import encode, read
+from xep.binding import read
 from xep.fluux_agent.execute import Result
-from xep.fluux_agent.skills import SkillsQuery
 from xep.fluux_agent.task import Failure
 
 TOPIC: Final = "peer_calls"
@@ -37,7 +36,7 @@ TABLES: Final = (
             expires BIGINT NOT NULL,
             skills TEXT NOT NULL
         """,
-        kept="what peers offer; deleted when a peer offers nothing any more",
+        kept="what peers offer; deleted when a peer does not serve this service any more",
         is_work=False,
     ),
     Table(
@@ -81,6 +80,24 @@ TABLES: Final = (
 )
 
 
+class OfferedSkills(msgspec.Struct, frozen=True):
+    """Usable skills of a peer, in the order of their names.
+
+    Attributes:
+        names: the names that they have here.
+        searched: the texts in which words are searched; see `component.skills.registry.Catalogue`.
+        titles: the titles, in a JSON array that is compressed with zlib.
+        digests: the digests, one after the other; see `component.skills.registry.DIGEST_BYTES`.
+        texts: the descriptions as XML, in a JSON array that is compressed with zlib.
+    """
+
+    names: tuple[str, ...] = ()
+    searched: str = ""
+    titles: bytes = b""
+    digests: bytes = b""
+    texts: bytes = b""
+
+
 class Offered(msgspec.Struct, frozen=True):
     """The skills that a peer has offered last, until `expires`, in milliseconds of the steady
     clock. `version` is the hash of its answer.
@@ -90,36 +107,44 @@ class Offered(msgspec.Struct, frozen=True):
     address: str
     version: str
     expires: int
-    skills: str
-
-    @property
-    def query(self) -> SkillsQuery:
-        """The descriptions of the skills."""
-        return read(self.skills, SkillsQuery)
+    skills: OfferedSkills
 
 
-def offered(database: Database, peer: str, address: str) -> Offered | None:
-    """Return what a peer at an address has offered last; None if nothing is known."""
-    row = database.execute(
-        "SELECT peer, address, version, expires, skills FROM peer_skills"
-        " WHERE peer = ? AND address = ?",
-        (peer, address),
-    ).fetchone()
-    return None if row is None else Offered(*row)
+def offered(database: Database) -> tuple[dict[str, Offered], int]:
+    """Return what peers have offered last, by their names, and the steady clock."""
+    found = database.execute("SELECT peer, address, version, expires, skills FROM peer_skills")
+    decode = msgspec.json.Decoder(OfferedSkills).decode
+    known = {}
+    # One after the other: as JSON, all of them together would take as much memory again.
+    while row := found.fetchone():
+        peer, address, version, expires, skills = row
+        known[peer] = Offered(peer, address, version, expires, decode(skills))
+    return known, database.steady
 
 
-def offer(database: Database, peer: str, address: str, answer: SkillsQuery, ttl_s: int) -> Offered:
-    """Store what a peer offers."""
-    made = Offered(
-        peer, address, answer.version or "", database.steady + ttl_s * 1000, encode(answer)
-    )
+def offer(database: Database, given: Offered, ttl_s: int) -> Offered:
+    """Store what a peer offers for so many seconds."""
+    made = msgspec.structs.replace(given, expires=database.steady + ttl_s * 1000)
+    values = made.peer, made.address, made.version, made.expires
     database.execute(
         "INSERT INTO peer_skills (peer, address, version, expires, skills) VALUES (?, ?, ?, ?, ?)"
         " ON CONFLICT (peer) DO UPDATE SET address = excluded.address, version = excluded.version,"
         " expires = excluded.expires, skills = excluded.skills",
-        msgspec.structs.astuple(made),
+        (*values, msgspec.json.encode(made.skills).decode()),
     )
     return made
+
+
+def still_offered(database: Database, given: Offered, ttl_s: int) -> Offered:
+    """Note that a peer offers the same for so many seconds more."""
+    made = msgspec.structs.replace(given, expires=database.steady + ttl_s * 1000)
+    database.execute("UPDATE peer_skills SET expires = ? WHERE peer = ?", (made.expires, made.peer))
+    return made
+
+
+def not_offered(database: Database, peer: str) -> None:
+    """Forget what a peer has offered."""
+    database.execute("DELETE FROM peer_skills WHERE peer = ?", (peer,))
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from component.pubsub.items import NewItem, Wanted, choose, new_id
 from component.pubsub.nodes import options_form, with_options
 from component.pubsub.notifier import ENVELOPE_BYTES
 from component.pubsub.rows import Node, NodeSubscription, StoredItem
-from component.pubsub.service import PubSubService, as_node, digests, last_messages, last_of
+from component.pubsub.service import PubSubService, as_node, last_messages, last_of, stored_digests
 from xep import disco, pubsub, pubsub_errors
 from xep.binding import RawXML
 from xep.binding.conversion import format_datetime
@@ -247,13 +247,17 @@ class PubSubHandler:
             return await self._service.read(
                 who, name, lambda at: items.retrieve(at, wanted, self._room)
             )
-        found = await computed.items(JID.parse(who.service), JID.parse(who.principal))
+        asked = JID.parse(who.service), JID.parse(who.principal)
         if wanted.ids:
-            return [each for each in found if each.id in wanted.ids], None
-        keys = [(each.id, len(each.payload.encode())) for each in found]
-        ids, part = choose(keys, wanted.page, wanted.most, self._room)
-        chosen = frozenset(ids)
-        return [each for each in found if each.id in chosen], part
+            return list(await computed.chosen(*asked, frozenset(wanted.ids))), None
+        ids = await computed.digests(*asked)
+        # Items are made for their sizes: at most those that would be returned if they had none.
+        most, _ = choose([(id_, 0) for id_ in ids], wanted.page, wanted.most, self._room)
+        found = {each.id: each for each in await computed.chosen(*asked, frozenset(most))}
+        sizes = {id_: len(each.payload.encode()) for id_, each in found.items()}
+        keys = [(id_, sizes.get(id_, 0)) for id_ in ids]
+        chosen, part = choose(keys, wanted.page, wanted.most, self._room)
+        return [found[id_] for id_ in chosen if id_ in found], part
 
     # -- subscriptions and affiliations ------------------------------------------------------------
 
@@ -272,7 +276,8 @@ class PubSubHandler:
         computed = self._service.computed(who, name)
         seen = None
         if computed is not None and computed.is_compared:
-            seen = digests(await computed.items(JID.parse(who.service), JID.parse(who.principal)))
+            asked_by = JID.parse(who.service), JID.parse(who.principal)
+            seen = stored_digests(await computed.digests(*asked_by))
 
         def op(at: NodeAccess) -> tuple[NodeSubscription, Sequence[Direct]]:
             if computed is None:
@@ -467,8 +472,7 @@ class NodeDiscovery:
     async def _item_ids(self, who: Requester, name: str) -> list[str]:
         computed = self._service.computed(who, name)
         if computed is not None:
-            found = await computed.items(JID.parse(who.service), JID.parse(who.principal))
-            return [each.id for each in found]
+            return list(await computed.digests(JID.parse(who.service), JID.parse(who.principal)))
 
         def op(at: NodeAccess) -> list[str]:
             at.readable()

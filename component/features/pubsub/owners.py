@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from component.features.pubsub.handlers import Allowances, at_node, unknown_request
-from component.kernel.adhoc import AdHocRequest, Completed, Offer
+from component.kernel.adhoc import AdHocRequest, Completed, Offer, Offers
 from component.link.router.table import IQRoute, Request
 from component.pubsub import items, nodes
 from component.pubsub.access import NodeAccess, Requester
@@ -28,7 +28,7 @@ from xep.stanza_error import StanzaError
 _FIELD: Final = "pubsub#node"
 
 
-class OwnerHandler:
+class OwnerHandler(Offers):
     """Answers requests of owners, takes their forms, and offers the command, a
     `component.kernel.adhoc.Offers`. The command is listed for those who may create nodes; every
     owner of a node can use it.

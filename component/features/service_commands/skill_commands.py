@@ -182,7 +182,11 @@ class SkillCommands:
     def _unknown(self, principal: JID, name: str) -> str:
         from difflib import get_close_matches  # noqa: PLC0415 - only a misspelt name needs it
 
-        close = get_close_matches(name.casefold(), self._view(principal).names(), 1)
+        # Comparing takes long: of the skills of catalogues, those with the same beginning count.
+        view, (beginning, dot, _) = self._view(principal), name.casefold().partition(".")
+        names = [one.name for one in view.made()]
+        names += [one for one in view.names() if dot and one.startswith(beginning + dot)]
+        close = get_close_matches(name.casefold(), names, 1)
         meant = f" Did you mean {close[0]}?" if close else ""
         return f"There is no skill called {name[:80]!r}.{meant} Send /skills for a list."
 

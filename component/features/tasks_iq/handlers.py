@@ -27,7 +27,6 @@ from xep.fluux_agent.task import Cancel, Events, InputAnswer, Task
 from xep.fluux_agent.task import Tasks as TaskList
 from xep.jid import JID
 from xep.result_sets import PAGE_ROOM, ResultSet, page_answer
-from xep.stanza_error import StanzaError
 
 _DESCRIPTIONS_KEPT: Final = 4096
 
@@ -77,14 +76,14 @@ class SkillsHandler:
         except SearchError as error:
             raise errors.malformed(str(error)) from error
         describe = self._complete if query.schemas else self._describe
-        chosen, which = page(
-            names,
-            query.page,
-            lambda name: describe(_known(view, name)),
-            self._room,
-            always_paged=True,
-        )
-        return self._answer(view, chosen, which)
+
+        def entry(name: str) -> tuple[fluux.SkillDescription | None, int]:
+            skill = view.get(name)
+            # One of a catalogue may turn out to be unusable.
+            return (None, 0) if skill is None else describe(skill)
+
+        chosen, which = page(names, query.page, entry, self._room, always_paged=True)
+        return self._answer(view, tuple(filter(None, chosen)), which)
 
     def _answer(
         self, view: View, skills: tuple[fluux.SkillDescription, ...], which: ResultSet
@@ -108,13 +107,6 @@ class SkillsHandler:
             found = skill, description, len(encode(description, fluux.NAMESPACE).encode())
             self._described[skill.name] = found
         return found[1:]
-
-
-def _known(view: View, name: str) -> Skill:
-    skill = view.get(name)
-    if skill is None:  # the view listed the name itself
-        raise StanzaError("internal-server-error")
-    return skill
 
 
 def describe(skill: Skill) -> fluux.SkillDescription:

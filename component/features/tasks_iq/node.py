@@ -3,7 +3,7 @@
 Each principal sees its own items; nothing is copied into the tables of the PubSub service.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -30,6 +30,7 @@ SKILLS: Final = fluux.NAMESPACE
 TASKS: Final = f"{AGENT}#tasks"
 """The node of a principal's tasks."""
 _MOST_TASKS: Final = 50
+_DIGEST_BYTES: Final = 8
 
 
 class SkillsNode(ComputedNode):
@@ -52,12 +53,23 @@ class SkillsNode(ComputedNode):
 
     async def items(self, service: JID, principal: JID) -> Sequence[StoredItem]:
         """Return the skills in the principal's view, sorted by name (SKL-015, SKL-016)."""
+        return await self.chosen(service, principal, self._view(principal).names())
+
+    async def digests(self, _service: JID, principal: JID) -> Mapping[str, str]:
+        """Return the digests of the skills."""
+        entries = self._view(principal).entries()
+        return {one.name: one.digest[:_DIGEST_BYTES].hex() for one in entries}
+
+    async def chosen(
+        self, service: JID, principal: JID, ids: Collection[str]
+    ) -> Sequence[StoredItem]:
+        """Return those of the skills with these names, which are made for it."""
         view, publisher = self._view(principal), str(service)
         return [
             StoredItem(
                 id=name, payload=encode(describe(skill)), publisher=publisher, published=self._since
             )
-            for name in view.names()
+            for name in sorted(ids)
             if (skill := view.get(name)) is not None
         ]
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from component.skills import DuplicateSkillError, Registry, SearchError, Skill, skill
+from component.skills import DuplicateSkillError, Registry, SearchError, Skill, registry, skill
+from component.skills.registry import BETWEEN, DIGEST_BYTES, Catalogue, ListedSkill
 
 
 def made(name: str, description: str = "", **options: Any) -> Skill:
@@ -21,12 +22,12 @@ def made(name: str, description: str = "", **options: Any) -> Skill:
     return f
 
 
-def everything(_: Skill) -> bool:
+def everything(_: str) -> bool:
     return True
 
 
-def only(*names: str) -> Callable[[Skill], bool]:
-    return lambda each: each.name in names
+def only(*names: str) -> Callable[[str], bool]:
+    return lambda each: each in names
 
 
 def listed(skills: tuple[Skill, ...]) -> list[str]:
@@ -60,9 +61,9 @@ def test_a_view_holds_what_is_visible() -> None:
 
 
 def test_policy_is_asked_for_names_that_are_not_there_too() -> None:
-    asked: list[Skill] = []
+    asked: list[str] = []
 
-    def visible(each: Skill) -> bool:
+    def visible(each: str) -> bool:
         asked.append(each)
         return True
 
@@ -243,3 +244,102 @@ def test_a_skill_that_is_removed_is_in_no_view_from_then_on() -> None:
     registry.add(one)
     assert view_of("ann").names() == ("one",)
     assert changes == [0, 1]
+
+
+class Counted(Catalogue):
+    """A catalogue that counts what it makes."""
+
+    source = "somewhere"
+
+    def __init__(self, *names: str, release: str = "1") -> None:
+        self.made: list[str] = []
+        self.digests = b"".join(f"{name} {release}".ljust(DIGEST_BYTES).encode() for name in names)
+        self.listed = [ListedSkill(name, number, self) for number, name in enumerate(names)]
+        self.searched = BETWEEN.join([f"{name}\nabout {name}" for name in names])
+
+    def make(self, name: str, number: int) -> Skill | None:
+        assert self.listed[number].name == name
+        self.made.append(name)
+        return None if name == "p.bad" else made(name)
+
+    def title(self, number: int) -> str:
+        return f"The {self.listed[number].name}"
+
+
+def test_a_skill_of_a_catalogue_is_made_at_its_first_look_up() -> None:
+    catalogue = Counted("p.a", "p.b", "p.c")
+    registry = Registry([made("own")])
+    registry.offer("p", catalogue.listed)
+    view = registry.view("k", everything)
+    assert view.names() == ("own", "p.a", "p.b", "p.c")
+    assert view.names("about p.b") == ("p.b",)
+    assert len(view.version) == 32
+    assert [one.name for one in view.made()] == ["own"]
+    assert [one.title for one in view.entries()] == ["Own", "The p.a", "The p.b", "The p.c"]
+    assert catalogue.made == []
+    found = view.get("p.b")
+    assert found is not None
+    assert found.name == "p.b"
+    assert view.get("p.b") is found
+    assert registry.get("p.b") is found
+    assert catalogue.made == ["p.b"]
+
+
+def test_of_skills_of_catalogues_those_that_were_used_last_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(registry, "_MADE_KEPT", 2)
+    catalogue = Counted("p.a", "p.b", "p.c")
+    skills = Registry()
+    skills.offer("p", catalogue.listed)
+    for name in ("p.a", "p.b", "p.a", "p.c", "p.a", "p.b"):
+        assert skills.get(name) is not None
+    assert catalogue.made == ["p.a", "p.b", "p.c", "p.b"]
+
+
+def test_an_offer_touches_only_the_skills_of_its_source() -> None:
+    one, other = Counted("p.a", "p.b"), Counted("q.a")
+    registry = Registry()
+    registry.offer("p", one.listed)
+    registry.offer("q", other.listed)
+    before = registry.get("q.a")
+    version = registry.view("k", everything).version
+    changed = Counted("p.a", "p.c", release="2")
+    registry.offer("p", changed.listed)
+    assert registry.names() == ("p.a", "p.c", "q.a")
+    assert registry.get("q.a") is before
+    assert registry.view("k", everything).version != version
+    assert other.made == ["q.a"]
+    registry.offer("p", ())
+    assert registry.names() == ("q.a",)
+
+
+def test_a_skill_that_cannot_be_made_is_not_found() -> None:
+    registry = Registry()
+    registry.offer("p", Counted("p.bad").listed)
+    assert registry.view("k", everything).get("p.bad") is None
+    assert list(registry) == []
+
+
+def test_a_view_without_catalogues_has_none_of_their_skills() -> None:
+    asked: list[str] = []
+
+    def visible(name: str) -> bool:
+        asked.append(name)
+        return True
+
+    registry = Registry([made("own")])
+    registry.offer("p", Counted("p.a").listed)
+    view = registry.view("k", visible, catalogues=False)
+    assert view.names() == ("own",)
+    assert view.get("p.a") is None
+    assert view.entry("p.a") is None
+    assert "p.a" not in asked
+
+
+def test_a_catalogue_takes_no_name_of_others() -> None:
+    registry = Registry([made("p.a")])
+    (refused,) = registry.offer("p", Counted("p.a", "p.b").listed)
+    assert refused.skill == "p.a"
+    assert "and somewhere:" in str(refused)
+    assert registry.names() == ("p.a", "p.b")

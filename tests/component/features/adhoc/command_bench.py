@@ -158,7 +158,7 @@ class CommandBench:
     def view(self, principal: JID) -> View:
         """The skills that a principal sees, as the service decides it."""
         key = self.policy.view_key(principal)
-        return self._registry.view(key, lambda skill: self.policy.may_use(key, skill.name))
+        return self._registry.view(key, lambda name: self.policy.may_use(key, name))
 
     def reply(
         self, command: Command | str, from_: str = ALICE, to: str = AGENT, **stanza: Any

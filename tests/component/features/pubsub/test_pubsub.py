@@ -1019,8 +1019,7 @@ async def test_subscribers_are_told_of_skills_that_come_into_their_view(running:
             ("bob@b.example", ["new"]),
         ]
         await party.pubsub.refresh(AT)
-        party.registry._skills.pop("new")
-        party.registry._views.clear()
+        party.registry.remove("new")
         await party.pubsub.refresh(AT)
         (_, event), _ = await party.events(2)
         assert event.items is not None
