@@ -22,6 +22,7 @@ import msgspec
 import structlog
 
 from component import system
+from component.budget.protocol import TurnBudget
 from component.skills import operations
 from component.skills.calling import call as call_skill
 from component.skills.context import Context
@@ -747,7 +748,7 @@ class Run:
             asker="model",
             chosen=ITS_PARAMETERS,
             reserved=(),
-            budget=budget_of(mine, self.task),
+            budget=budget_of(mine, self.task) or TurnBudget(mine.caller_context.trace or self.task),
         )
         request = msgspec.structs.replace(
             mine,

@@ -7,13 +7,16 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
 from component.app.schema import SCHEMA
 from component.skills import Context, Skill, SkillError, skill
+from component.skills.operations import ModelQuestion
 from component.store import Storage
 from component.store.errors import StorageError
 from component.tasks.admin import RefusedError
+from component.tasks.request import Request
 from tests.component.tasks.ledger import NOON
 from tests.component.tasks.test_durable import cancel, text_of
 from tests.component.tasks.test_retry import retried
@@ -549,3 +552,30 @@ async def test_children_show_no_more_than_half_of_what_a_result_may_have(
         assert ended.result is not None
         sizes = {one.name: len(one.text) for one in ended.result.outputs}
         assert sizes == {"a/text": 5000, "output": 5}
+
+
+async def test_child_tasks_share_the_budget_of_their_parent(open_storage: Open) -> None:
+    class Word(msgspec.Struct):
+        word: str
+
+    payers: list[str] = []
+
+    async def ask_model(request: Request, task: str, _question: ModelQuestion) -> str:
+        budget = request.caller_context.budget
+        payers.append(task if budget is None else budget.task)
+        return '{"word": "yes"}'
+
+    @skill(name="asks", durable=True, capabilities=["llm"])
+    async def asks(context: Context) -> str:
+        return (await context.llm("Which?", Word)).word
+
+    @skill(name="parent", durable=True)
+    async def parent(context: Context) -> str:
+        tasks = [await context.start("asks", key=number) for number in range(2)]
+        return " ".join(one.text for one in await context.wait(tasks))
+
+    async with living(open_storage, parent, asks) as world:
+        world.ask_model = ask_model
+        task = await world.task("parent")
+        assert text_of(await world.ear.ended(task)) == "yes yes"
+        assert payers == [task, task]
