@@ -135,7 +135,7 @@ async def test_a_flood_of_events_costs_a_few_commits(tmp_path: Path) -> None:
         shown = (await romeo.iq("get", encode(Task(id=task)))).require(Task)
         assert shown.revision is not None
         assert shown.revision < 20
-        assert len(b.requests) - asked_before < 10
+        assert 0 < len(b.requests) - asked_before < 10, "too many events: it asked"
 
 
 async def test_more_than_a_result_may_have_is_not_shown(tmp_path: Path) -> None:
