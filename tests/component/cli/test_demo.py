@@ -115,7 +115,7 @@ SHOWN = (
     "within 24",
     "<body>No, because Romeo still needs it.</body>",
     "<body>Denied: ",
-    "<denied xmlns='urn:fluux:agent:0#errors'/>",
+    "<denied xmlns='urn:fluux:agent:0#errors' helps='nothing'/>",
     "because Romeo still needs it.</text>",
     "value='approve'>",
     "state='completed' revision='4'",

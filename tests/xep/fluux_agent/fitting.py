@@ -60,6 +60,8 @@ class _Fitting(Fit):
                 return jws
             case "GrantStatus.digest" | "Key.x":
                 return digests
+            case "GrantStatus.child":
+                return st.none() | digests
             case "Failure.conditions":
                 return _few(field, 1, 2)
             case "Progress.fraction":

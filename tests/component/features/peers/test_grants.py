@@ -35,6 +35,7 @@ from tests.kit.xmpp import parse
 from xep import pubsub
 from xep.binding import encode, read
 from xep.fluux_agent import NAMESPACE as FLUUX
+from xep.fluux_agent.confirm import Confirm, Decision
 from xep.fluux_agent.delegation import Delegation
 from xep.fluux_agent.errors import CONDITIONS, Denied, OutcomeUnknown
 from xep.fluux_agent.execute import Accepted, Execute, Param, Result
@@ -589,6 +590,30 @@ async def test_cancelled_work_has_a_receipt_without_a_condition(tmp_path: Path) 
         assert (receipt.state, receipt.task) == ("cancelled", accepted.task)
         found = await bot.iq("get", encode(Task(id=accepted.task)))
         assert found.require(Task).failure == failure
+
+
+@skill(open_world=False)
+def erase(file: str) -> str:
+    """Erase a file."""
+    return f"{file} is gone."
+
+
+async def test_rejected_work_has_a_receipt(tmp_path: Path) -> None:
+    async with with_bot(tmp_path, erase, sources) as (_, c, bot):
+        asked = Execute(skill="erase", params=(Param(name="file", text="a"),), delegation=of_bot())
+        await bot.iq("set", encode(asked))
+        confirm = (await bot.receive(lambda stanza: stanza.payload(Confirm) is not None)).require(
+            Confirm
+        )
+        peer = {"name": "b", "jid": BOT, "offers": ["sources"], "origins": ["a.example"]}
+        await c.reload(settings("c", peer))
+        decision = Decision(id=confirm.id, value="approve", hash=confirm.hash)
+        await bot.iq("set", encode(decision))
+        told = await bot.receive(lambda stanza: is_state(stanza, "rejected"))
+        failure = told.require(Task).failure
+        assert failure is not None
+        assert failure.receipt is not None
+        assert read_receipt(failure.receipt.jws).state == "rejected"
 
 
 async def test_work_past_its_deadline_has_a_receipt(tmp_path: Path) -> None:
