@@ -232,6 +232,8 @@ async def schema_bound(t: Talk) -> None:
             await _in_time(t, "an answer, or a refusal", t.answer(id_))
         if not t.findings:
             await t.iq("set", Cancel(id=made))
+            # Otherwise it asks an agent again and again that is not there any more.
+            await t.quiet(lambda s: s.head.sole_child == Cancel.xml.tag, t.timeout)
 
 
 async def _in_time(t: Talk, expected: str, answered: Awaitable[Received]) -> None:
