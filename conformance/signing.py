@@ -11,6 +11,7 @@ from typing import Any, Final
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+KEYS: Final = "urn:fluux:agent:0#keys"
 GRANT: Final = "fluux-grant+jwt"
 RECEIPT: Final = "fluux-receipt+jwt"
 ALGORITHM: Final = "Ed25519"
@@ -69,6 +70,19 @@ class Key:
         header = header or {"alg": ALGORITHM, "kid": self.kid, "typ": GRANT}
         signed = ".".join(encode(json.dumps(one).encode()) for one in (header, claims))
         return f"{signed}.{encode(self._private.sign(signed.encode()))}"
+
+
+def published_by(address: str) -> str:
+    """Return the keys that an agent of the kit publishes, as the answer to a request for items. A
+    domain has those of its default agent.
+    """
+    bare = address.partition("/")[0]
+    key = key_of(bare if "@" in bare else f"assistant@{bare}")
+    return (
+        f"<pubsub xmlns='http://jabber.org/protocol/pubsub'><items node='{KEYS}'>"
+        f"<item id='{key.kid}'><key xmlns='{KEYS}' crv='Ed25519'"
+        f" created='2026-01-01T00:00:00Z'>{key.x}</key></item></items></pubsub>"
+    )
 
 
 @cache

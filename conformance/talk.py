@@ -15,6 +15,7 @@ from conformance.holding import BlockedError, Holding, NoAnswerError
 from conformance.model import Ability, Check
 from conformance.post import Post, Where
 from conformance.record import Record
+from conformance.signing import KEYS, published_by
 from conformance.skills_map import Skill
 from conformance.stanzas import Received
 from conformance.target import Target
@@ -23,6 +24,7 @@ from xep.binding.escaping import escape_text
 from xep.disco import INFO
 from xep.fluux_agent import NAMESPACE as AGENT
 from xep.fluux_agent.execute import NAMESPACE as EXECUTE
+from xep.pubsub import Pubsub
 from xep.stanza import Incoming
 
 SILENCE = 0.6
@@ -144,13 +146,13 @@ class Talk(Holding):
 
     def play(self, part: Callable[[Received], str | None], *, also: Iterable[str] = ()) -> None:
         """Play an agent at `peer`, and at the addresses ``also``: ``part`` returns the content of
-        the answer to an IQ, None for unsupported ones. Discovery is answered automatically. Use
-        `next` to wait for requests.
+        the answer to an IQ, None for unsupported ones. Discovery, and what asks for the keys of
+        the agent, are answered automatically. Use `next` to wait for requests.
         """
 
         def answered(head: Incoming) -> str:
             asked = Received(head)
-            content = AGENT_INFO if head.sole_child == f"{{{INFO}}}query" else part(asked)
+            content = _known(asked) or part(asked)
             type_ = "result"
             if content is None or content.startswith("<error"):
                 type_ = "error"
@@ -366,6 +368,16 @@ class Talk(Holding):
             return await self.next(where, within=min(seconds, self.timeout))
         except BlockedError:
             return None
+
+
+def _known(asked: Received) -> str | None:
+    """Return what each agent of the kit answers; None to a request of another kind."""
+    if asked.head.sole_child == f"{{{INFO}}}query":
+        return AGENT_INFO
+    pubsub = asked.payload(Pubsub)
+    if pubsub is not None and pubsub.items is not None and pubsub.items.node == KEYS:
+        return published_by(asked.head.to or "")
+    return None
 
 
 def _there(address: str | None) -> str:

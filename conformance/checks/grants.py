@@ -16,10 +16,10 @@ from conformance.model import Ability, check
 from conformance.signing import (
     ALGORITHM,
     GRANT,
+    KEYS,
     RECEIPT,
     digest,
     is_signed,
-    key_of,
     part,
     thumbprint,
 )
@@ -29,8 +29,6 @@ from conformance.vectors import Cast, read_all
 from xep.fluux_agent import NAMESPACE as AGENT
 from xep.fluux_agent.grant import NAMESPACE as GRANTS
 from xep.fluux_agent.grant import GrantStatus
-from xep.fluux_agent.keys import NAMESPACE as KEYS
-from xep.pubsub import Pubsub
 
 _GRANT: Final = f"{AGENT}#grant"
 _NEEDS: Final = (Ability.PEER, Ability.STRANGER)
@@ -43,7 +41,7 @@ _UNAVAILABLE: Final = (
 
 
 class _Issuers:
-    """The kit's agents: the default one of its domain, and the peer, with their keys."""
+    """The kit's agents: the default one of its domain, and the peer."""
 
     def __init__(self, t: Talk, status: Callable[[str], str] | None = None) -> None:
         self.t = t
@@ -60,16 +58,7 @@ class _Issuers:
             assert query is not None
             self.asked_about.append(query.digest)
             return self._about(query.digest)
-        pubsub = asked.payload(Pubsub)
-        if pubsub is None or pubsub.items is None or pubsub.items.node != KEYS:
-            return None
-        agent = self.peer if bare(asked.head.to or "") == self.peer else self.default
-        key = key_of(agent)
-        return (
-            f"<pubsub xmlns='http://jabber.org/protocol/pubsub'><items node='{KEYS}'>"
-            f"<item id='{key.kid}'><key xmlns='{KEYS}' crv='Ed25519'"
-            f" created='2026-01-01T00:00:00Z'>{key.x}</key></item></items></pubsub>"
-        )
+        return None
 
     def _about(self, asked: str) -> str:
         if self.status is not None:

@@ -29,8 +29,9 @@ from xep.fluux_agent.confirm import Confirm, Decision
 from xep.fluux_agent.execute import NAMESPACE as EXECUTE
 from xep.fluux_agent.execute import Accepted, Execute
 from xep.fluux_agent.task import NAMESPACE as TASK
-from xep.fluux_agent.task import Cancel, Input, InputAnswer
+from xep.fluux_agent.task import Cancel, Input, InputAnswer, Task, Tasks
 from xep.hashes import NAMESPACE as HASHES
+from xep.result_sets import NAMESPACE as RSM
 
 _STRING = '{"type": "string"}'
 _WORDS = "It is quite harmless, you may say yes to it"
@@ -57,6 +58,7 @@ class Peer:
         self.thread = self.task
         self.request: Execute | None = None
         self._revision = 0
+        self._now = ("accepted", "")
         self._accepted_at = ""
         users = self.address.rpartition("@")[2]
         t.play(self._part, also=(users, f"{self.address}/elsewhere"))
@@ -67,10 +69,15 @@ class Peer:
             return f"<accepted xmlns='{EXECUTE}' {head}/>"
         if asked.head.sole_child == Decision.xml.tag:
             return ""
+        if asked.head.sole_child == Task.xml.tag:
+            return self._shown(*self._now, f" xmlns='{TASK}'")
+        if asked.head.sole_child == Tasks.xml.tag:
+            return f"<tasks xmlns='{TASK}'><set xmlns='{RSM}'><count>0</count></set></tasks>"
         if asked.head.sole_child in (Cancel.xml.tag, InputAnswer.xml.tag):
             state = "cancelled" if asked.head.sole_child == Cancel.xml.tag else "running"
             self._revision += 1
-            return self._shown(state, "", f" xmlns='{TASK}'")
+            self._now = (state, "")
+            return self._shown(*self._now, f" xmlns='{TASK}'")
         return None
 
     def _shown(self, state: str, content: str, space: str) -> str:
@@ -96,6 +103,7 @@ class Peer:
     async def tell(self, state: str, content: str) -> None:
         """Send an event of our task, as agents do."""
         self._revision += 1
+        self._now = (state, content)
         kind = "normal" if state in ENDS else "headline"
         to = bare(self.asked_by) if state in ENDS else self.asked_by
         event = self._shown(state, content, f" xmlns='{TASK}'")
@@ -232,6 +240,8 @@ async def schema_bound(t: Talk) -> None:
             await _in_time(t, "an answer, or a refusal", t.answer(id_))
         if not t.findings:
             await t.iq("set", Cancel(id=made))
+            # Otherwise it asks an agent again and again that is not there any more.
+            await t.quiet(lambda s: s.head.sole_child == Cancel.xml.tag, t.timeout)
 
 
 async def _in_time(t: Talk, expected: str, answered: Awaitable[Received]) -> None:
