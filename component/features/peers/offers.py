@@ -6,7 +6,7 @@ also asked when what it has said is no longer sure: in a new session, and after 
 `unchanged` in one IQ if nothing has changed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import count
 from typing import Final
@@ -234,6 +234,9 @@ class PeerSkills:
         for known in self.known.values():
             self._schedule(known, known.due)
         task_status.started()
+        gone = stored.keys() - self.known.keys()
+        if gone:
+            await self._forget(gone)
         async with anyio.create_task_group() as group:
             while True:
                 self._changed = anyio.Event()
@@ -295,9 +298,10 @@ class PeerSkills:
             if isinstance(error, StanzaError) and _is_refusal(error):
                 await self._refused(known)
             log_failure(_log, "a peer does not say what it offers", error, peer=known.peer.name)
-            known.wait = min(known.wait * 2, _LONGEST_WAIT_S)
-            if known.catalogue is not None and known.lapses <= anyio.current_time():
-                self._lapse(known)
+            self._failed(known)
+        except Exception:  # noqa: BLE001 - what one peer says must not end the source of all
+            _log.exception("what a peer offers cannot be read", peer=known.peer.name)
+            self._failed(known)
         else:
             known.wait, known.is_refused = _FIRST_WAIT_S, False
             delay = ttl
@@ -308,6 +312,11 @@ class PeerSkills:
             # Many are not asked in the same second.
             due = anyio.current_time() + delay * (0.75 + system.random() / 4)
             self._schedule(known, min(known.due, due))
+
+    def _failed(self, known: _Known) -> None:
+        known.wait = min(known.wait * 2, _LONGEST_WAIT_S)
+        if known.catalogue is not None and known.lapses <= anyio.current_time():
+            self._lapse(known)
 
     async def _subscribe(self, known: _Known) -> None:
         """Subscribe to the node of skills. Raises StanzaError: the peer does not answer."""
@@ -389,10 +398,13 @@ class PeerSkills:
             return
         known.offered = None
         self._offer_known(known)
+        await self._forget((known.peer.name,))
+
+    async def _forget(self, peers: Iterable[str]) -> None:
         try:
-            await self._kernel.storage.write(lambda db: rows.not_offered(db, known.peer.name))
+            await self._kernel.storage.write(lambda db: rows.not_offered(db, peers))
         except StorageError as error:
-            log_failure(_log, "cannot forget what a peer has offered", error)
+            log_failure(_log, "cannot forget what peers have offered", error)
 
     def _sender(self) -> JID:
         return self._kernel.stream.addresses.address_of("assistant")

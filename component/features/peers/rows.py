@@ -8,7 +8,7 @@ the peer recognises it (RPL-005).
 Functions take the `Database` of one operation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -36,7 +36,7 @@ TABLES: Final = (
             expires BIGINT NOT NULL,
             skills TEXT NOT NULL
         """,
-        kept="what peers offer; deleted when a peer does not serve this service any more",
+        kept="what peers offer; deleted when a peer is removed, or refuses to serve this service",
         is_work=False,
     ),
     Table(
@@ -142,9 +142,10 @@ def still_offered(database: Database, given: Offered, ttl_s: int) -> Offered:
     return made
 
 
-def not_offered(database: Database, peer: str) -> None:
-    """Forget what a peer has offered."""
-    database.execute("DELETE FROM peer_skills WHERE peer = ?", (peer,))
+def not_offered(database: Database, peers: Iterable[str]) -> None:
+    """Forget what peers have offered."""
+    for peer in peers:
+        database.execute("DELETE FROM peer_skills WHERE peer = ?", (peer,))
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,12 +3,15 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from component.features.peers.catalogue import PeerCatalogue
+from component.features.peers import offers
+from component.features.peers.catalogue import PeerCatalogue, described
 from component.skills import Skill, skill
-from tests.component.features.peers.scripted import ScriptedAgent, described
+from tests.component.features.peers.scripted import ScriptedAgent
+from tests.component.features.peers.scripted import described as description
 from tests.component.features.peers.test_calls import (
     ROMEO,
     execute,
@@ -53,14 +56,14 @@ class ListingAgent(ScriptedAgent):
     page = 50
 
     def __init__(self, kit: Kit, domain: str, *names: str) -> None:
-        super().__init__(kit, domain, [described(name) for name in sorted(names)])
+        super().__init__(kit, domain, [description(name) for name in sorted(names)])
         self.queries: list[SkillsQuery] = []
         self.subscribed: list[Incoming] = []
         self.listing: Callable[[], object] = lambda: None
 
     def offer(self, *names: str) -> None:
         """Offer other skills."""
-        self.skills = tuple(described(name) for name in sorted(names))
+        self.skills = tuple(description(name) for name in sorted(names))
         self.version = f"{self.version}+"
 
     def notify(self, *, sender: str = "", to: str = ME) -> None:
@@ -313,6 +316,34 @@ async def test_a_list_that_never_stays_the_same_is_given_up(tmp_path: Path) -> N
             await a.settled()
             assert names_of(a) == []
             assert len(b.queries) == 6
+
+
+async def test_what_one_peer_says_does_not_keep_others_from_being_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reads(peer: Any, said: Any) -> Any:
+        if peer.name == "b":
+            raise RuntimeError("a fault")
+        return described(peer, said)
+
+    monkeypatch.setattr(offers, "described", reads)
+    async with service(tmp_path / "x", {}) as server:
+        ListingAgent(server, "agent.b.example", "x")
+        c = ListingAgent(server, "agent.c.example", "x")
+        both = settings("a", using("b"), using("c"))
+        async with service(tmp_path / "a", both, beside=server) as a:
+            await a.settled()
+            assert names_of(a) == ["c.x"]
+            assert len(c.queries) == 1
+
+
+async def test_a_peer_that_was_removed_is_not_remembered(tmp_path: Path) -> None:
+    async with listed(tmp_path, "x") as (a, b, _):
+        await a.reload(settings("a", using("c")))
+        b.error = StanzaError("remote-server-not-found")
+        await a.reload(settings("a", using("b")))
+        await a.settled()
+        assert names_of(a) == []
 
 
 async def test_few_peers_are_asked_at_a_time(tmp_path: Path) -> None:
