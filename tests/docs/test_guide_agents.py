@@ -37,7 +37,7 @@ NOT_IN_HELP = {"approve", "deny", "show", "answer"}
 def commands_told() -> set[str]:
     """The slash commands in the tables of the reference, but for those that need a setting."""
     rows = re.findall(r"^\| (`/.*?) \|", COMMANDS.read_text(), re.MULTILINE)
-    return set(re.findall(r"`/([a-z-]+)", " ".join(rows))) - {"memory-home", "grants"}
+    return set(re.findall(r"`/([a-z-]+)", " ".join(rows))) - {"memory-home", "grants", "peers"}
 
 
 def conversation() -> list[tuple[str, str]]:

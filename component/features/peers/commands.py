@@ -10,6 +10,7 @@ from anyio.lowlevel import checkpoint
 
 from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline
 from component.features.peers import grant_rows
+from component.grants import Budget
 from component.store.database import Database
 from component.store.storage import Storage
 from xep.jid import JID
@@ -40,7 +41,10 @@ GRANTS = Outline(
 
 
 class GrantRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A grant, as programs get it. `expires` is in UTC, in the format of RFC 3339."""
+    """A grant, as programs get it. `expires` is in UTC, in the format of RFC 3339. `left_usd` and
+    `left_tokens` are what agents further on have neither spent nor set aside; they are None without
+    a limit.
+    """
 
     id: str
     state: str
@@ -50,6 +54,10 @@ class GrantRow(msgspec.Struct, frozen=True, kw_only=True):
     peer: str
     skills: str
     expires: str
+    budget_usd: float | None = None
+    left_usd: float | None = None
+    budget_tokens: int | None = None
+    left_tokens: int | None = None
 
 
 class GrantCommands:
@@ -107,11 +115,13 @@ def _listed(database: Database) -> list[GrantRow]:
     rows = []
     for one in grant_rows.issued(database):
         found = grant_rows.state_of(database, one.digest)
-        rows.append(_row(one, found[1] if found else "ended"))
+        rest = grant_rows.left(database, one)
+        rows.append(_row(one, found[1] if found else "ended", rest))
     return rows
 
 
-def _row(one: grant_rows.Issued, state: str) -> GrantRow:
+def _row(one: grant_rows.Issued, state: str, rest: Budget) -> GrantRow:
+    budget = one.budget
     expires = datetime.fromtimestamp(one.expires // 1000, UTC)
     return GrantRow(
         id=one.id,
@@ -122,11 +132,24 @@ def _row(one: grant_rows.Issued, state: str) -> GrantRow:
         peer=one.audience,
         skills=one.skills,
         expires=f"{expires:%Y-%m-%dT%H:%M:%SZ}",
+        budget_usd=None if budget.usd is None else float(budget.usd),
+        left_usd=None if rest.usd is None else float(rest.usd),
+        budget_tokens=budget.tokens,
+        left_tokens=rest.tokens,
     )
 
 
 def _line(row: GrantRow) -> str:
     return (
         f"{row.id} {row.state}: {row.peer} may use {row.skills} for {row.person}"
-        f" until {row.expires} (task {row.task})"
+        f" until {row.expires}{_left(row)} (task {row.task})"
     )
+
+
+def _left(row: GrantRow) -> str:
+    said = ""
+    if row.budget_usd is not None:
+        said += f", {row.left_usd:g} of {row.budget_usd:g} USD left"
+    if row.budget_tokens is not None:
+        said += f", {row.left_tokens} of {row.budget_tokens} tokens left"
+    return said

@@ -209,6 +209,13 @@ async def test_a_request_that_was_refused_for_now_is_repeated_with_its_grant(
         assert text_of(again.require(Result)) == "0.10"
 
 
+async def test_admins_see_what_is_left_of_a_grant(tmp_path: Path) -> None:
+    async with middle(tmp_path, hold) as (a, _, _, agent):
+        await agent.ask("hold", "0.30", "async")
+        listed = await a.peer("romeo@a.example/phone").ask("/grants list", "g1")
+        assert ", 0.2 of 0.5 USD left" in listed
+
+
 async def test_work_gets_no_more_than_what_is_left(tmp_path: Path) -> None:
     async with middle(tmp_path, hold, budget_of) as (_, _, _, agent):
         await agent.ask("hold", "0.30", "async")
