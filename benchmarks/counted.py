@@ -340,8 +340,9 @@ def _peer_answer(from_: bytes, to: bytes, id_: bytes, asked: bytes) -> bytes:
     """Return what the other agent answers."""
     kind, answer = "result", ""
     if b"<execute " in asked:
+        skill = "note" if b"skill='note'" in asked else "echo"
         answer = (
-            "<result xmlns='urn:fluux:agent:0#execute' skill='echo' is-error='false'>"
+            f"<result xmlns='urn:fluux:agent:0#execute' skill='{skill}' is-error='false'>"
             "<output name='output' type='text/plain'>tide</output></result>"
         )
     elif b"urn:fluux:agent:0#skills'" in asked and b"<pubsub" not in asked:
