@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from component.tasks.outputs import text_of
+from component.tasks.outputs import texts_of
 from component.tasks.refusals import with_help
 from xep.binding.escaping import without_forbidden
 from xep.fluux_agent.errors import Denied
@@ -47,7 +47,7 @@ def waiting(task: Task, lang: str | None = None) -> Sentence:
 
 def of_result(skill: str, result: Result) -> Sentence:
     """Return what a skill returned: its texts, and the names or addresses of its files."""
-    texts = [text for output in result.outputs if (text := text_of(output)).strip()]
+    texts = texts_of(result.outputs)
     if texts:
         return Sentence(_shown("\n\n".join(texts)))
     how = "could not do what was asked" if result.is_error else "is done"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Final
 from urllib.parse import unquote_to_bytes
@@ -26,7 +26,7 @@ from component.skills.errors import (
     SkillTimeout,
     SkillUnavailable,
 )
-from component.skills.outputs import File, Link, Part, SkillResult
+from component.skills.outputs import JSON, File, Link, Part, SkillResult
 from component.skills.skill import Skill
 from component.tasks.protocol import CannotShare, Share
 from xep import file_sharing
@@ -87,6 +87,13 @@ def text_of(output: Output) -> str:
         return f"{label}: {part.media_type}, {len(part.data):,} bytes"
     urls = [url.target for url in output.file.sources.urls if not url.target.startswith(_SCHEME)]
     return "\n".join((f"{label}:", *urls))
+
+
+def texts_of(outputs: Sequence[Output]) -> list[str]:
+    """Return artifacts for people. JSON is left out beside a text: it is for programs."""
+    shown = [(output.type, text) for output in outputs if (text := text_of(output)).strip()]
+    has_text = any(kind != JSON for kind, _ in shown)
+    return [text for kind, text in shown if kind != JSON or not has_text]
 
 
 _PER_PART: Final = 512

@@ -48,7 +48,7 @@ from component.skills.spec import title_of
 from component.store import StorageError
 from component.store.outages import log_failure
 from component.tasks.admission import Answer
-from component.tasks.outputs import text_of
+from component.tasks.outputs import text_of, texts_of
 from component.tasks.refusals import with_help
 from xep import data_forms, disco
 from xep.binding.escaping import without_forbidden
@@ -518,7 +518,7 @@ CommandContent: TypeAlias = tuple[tuple[Note, ...], Form | None]
 
 def of_result(title: str, result: Result) -> CommandContent:
     """Return the outputs of a skill, one field each; an error has a note of type error."""
-    said = "\n".join(output.text for output in result.outputs if output.text)
+    said = "\n".join(texts_of(result.outputs))
     if result.is_error:
         note = Note(type="error", text=without_forbidden(said or f"{title}: refused."))
     else:

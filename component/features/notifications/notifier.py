@@ -45,7 +45,7 @@ from component.store.notifications import (
     Recipient,
 )
 from component.store.outages import log_failure
-from component.tasks.outputs import text_of
+from component.tasks.outputs import texts_of
 from xep.fluux_agent.task import Task
 from xep.jid import JID
 from xep.stanza import Presence
@@ -460,9 +460,7 @@ class Results:
 
 def _outcome_of(task: Task) -> tuple[OutcomeOfWork, str]:
     if task.result is not None:
-        text = "\n\n".join(
-            one for output in task.result.outputs if (one := text_of(output).strip())
-        )
+        text = "\n\n".join(one.strip() for one in texts_of(task.result.outputs))
         return ("failed" if task.result.is_error else "completed"), text[:_LONGEST_TEXT]
     if task.state == "cancelled":
         return "cancelled", ""

@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from component.skills import File, Output, skill
 from component.tasks import outputs
 from tests.component.tasks.world import Open, living
 from xep.fluux_agent.errors import TooBig
+from xep.fluux_agent.execute import Output as WireOutput
 
 pytestmark = pytest.mark.anyio
 
@@ -34,3 +36,12 @@ async def test_a_result_that_is_too_large_is_not_encoded(
         ended = await world.ear.ended(await world.task("large"))
         assert ended.failure is not None
         assert ended.failure.conditions == (TooBig(limit=MOST),)
+
+
+def test_people_are_shown_json_only_where_there_is_nothing_else() -> None:
+    text, data = WireOutput(name="text", text="A title."), WireOutput(name="data", text="{}")
+    data = msgspec.structs.replace(data, type="application/json")
+    empty = WireOutput(name="empty", text=" ")
+    assert outputs.texts_of((text, data, empty)) == ["A title."]
+    assert outputs.texts_of((data, empty)) == ["{}"]
+    assert outputs.texts_of(()) == []
