@@ -141,7 +141,8 @@ def test_the_last_agent_deletes_when_the_person_has_approved_it_once(
     assert agents.c.effects("rivers.txt") == ["deleted rivers.txt"]
 
 
-DEMANDS: Final = ('offers = ["*"]', 'offers = ["*"]\nrequires = "grant"\nasks_back = "always"')
+_ORIGINS: Final = 'origins = ["b.test", "a.test"]'
+DEMANDS: Final = (_ORIGINS, f'{_ORIGINS}\nrequires = "grant"\nasks_back = "always"')
 """What the last agent says of the second one, which needs grants then."""
 
 
