@@ -319,6 +319,12 @@ def use(database: Database, digest_: str, request: str, exp: int) -> bool:
     return row is not None and row[0] == request
 
 
+def is_used(database: Database, digest_: str) -> bool:
+    """Return whether a request came with a grant of another agent, and a budget was set aside."""
+    row = database.execute("SELECT 1 FROM grant_uses WHERE digest = ?", (digest_,)).fetchone()
+    return row is not None
+
+
 def revoke(database: Database, grant: str, *, cancels: bool = True) -> bool:
     """Revoke a grant by its identifier, and cancel its call if wanted; return whether there is
     one.

@@ -84,7 +84,7 @@ class Receipts:
         request, delegation = ending.request, ending.request.delegation
         assert delegation is not None, "the work is delegated"
         usage = self._usage(ending)
-        self._shares.ended(request, usage)
+        self._shares.ended(request, usage, ending.database)
         if ending.database is None:  # else this is the thread of an operation of the database
             self._shares.wake()
         agent = str(canonical_address(request.target))

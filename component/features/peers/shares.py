@@ -21,6 +21,7 @@ from component.grants import Budget, Grant, GrantError, digest, read_grant, smal
 from component.grants.receipt import Spent
 from component.kernel.kernel import Kernel
 from component.skills.skill import Skill
+from component.store.database import Database
 from component.tasks.request import Request, key_of
 from xep.fluux_agent import errors
 from xep.fluux_agent.delegation import Delegation
@@ -51,8 +52,10 @@ class Shares:
 
     def __init__(self, kernel: Kernel) -> None:
         self._storage, self._stream = kernel.storage, kernel.stream
-        self._held: LRUCache[str, _Share] = LRUCache(_MOST_SHARES)
-        """What is set aside for requests that are served, by the digests of their last grants."""
+        self._held: LRUCache[str, None] = LRUCache(_MOST_SHARES)
+        """The digests of the last grants for which something is set aside; those that were there
+        before this process are in the database only.
+        """
         self._spent: deque[tuple[_Share, Spent]] = deque()
         self._news = anyio.Event()
 
@@ -76,7 +79,7 @@ class Shares:
         if len(chain) != 2 or not sets_aside:
             found = await self._asked(grants[0], chain[0], request)
         if sets_aside:
-            found = await self._set_aside(grants, chain, request, wanted)
+            found = await self._set_aside(grants, request, wanted)
         assert found is not None, "one of them was asked"
         left = Budget(
             usd=smaller(wanted.usd, found.usd), tokens=smaller(wanted.tokens, found.tokens)
@@ -89,19 +92,17 @@ class Shares:
             return request
         return msgspec.structs.replace(request, delegation=_limited(delegation, left))
 
-    async def _set_aside(
-        self, grants: Sequence[Grant], chain: Sequence[str], request: Request, wanted: Budget
-    ) -> Budget:
-        parent, child = digest(chain[-2]), digest(chain[-1])
+    async def _set_aside(self, grants: Sequence[Grant], request: Request, wanted: Budget) -> Budget:
+        share = _share_of(request)
+        assert share is not None, "there are two grants"
         op = partial(
-            grant_rows.use, digest_=child, request=key_of(request).text, exp=grants[-1].exp
+            grant_rows.use, digest_=share.child, request=key_of(request).text, exp=grants[-1].exp
         )
         if not await self._storage.write(op):
             raise GrantError(
                 "replayed", f"{grants[-1].iss} has sent the grant with another request."
             )
-        share = _Share(JID.parse(grants[-2].iss), request.target.bare, parent, child)
-        self._held[child] = share
+        self._held[share.child] = None
         return await self._ask(share, "set", wanted)
 
     async def _asked(self, grant: Grant, written: str, request: Request) -> Budget:
@@ -133,13 +134,15 @@ class Shares:
         call = self._stream.router.call
         return await call(kind, share.issuer, query, GrantStatus, from_=share.sender)
 
-    def ended(self, request: Request, spent: Spent) -> None:
-        """Give back what ended work has not spent, after `wake`. It may be called in any thread."""
-        delegation = request.delegation
-        if delegation is None or not delegation.grants:
-            return
-        share = self._held.get(digest(delegation.grants[-1].jws), None)
-        if share is not None:
+    def ended(self, request: Request, spent: Spent, database: Database | None = None) -> None:
+        """Give back what ended work has not spent, after `wake`. It is called in the transaction
+        that ends the work, if there is one.
+        """
+        share = _share_of(request)
+        if share is not None and (
+            share.child in self._held
+            or (database is not None and grant_rows.is_used(database, share.child))
+        ):
             self._spent.append((share, spent))
 
     def wake(self) -> None:
@@ -168,6 +171,16 @@ class Shares:
         except StanzaError as error:
             # It stays set aside until the grant ends.
             _log.info("a budget cannot be given back", agent=str(share.issuer), reason=str(error))
+
+
+def _share_of(request: Request) -> _Share | None:
+    """Return what is set aside for a request, if anything is."""
+    delegation = request.delegation
+    if delegation is None or len(delegation.grants) < 2:
+        return None
+    parent, child = (each.jws for each in delegation.grants[-2:])
+    issuer = JID.parse(read_grant(parent).iss)
+    return _Share(issuer, request.target.bare, digest(parent), digest(child))
 
 
 def _suffices(left: Budget, wanted: Budget, skill: Skill) -> bool:

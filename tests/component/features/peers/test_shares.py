@@ -249,6 +249,19 @@ async def test_what_is_set_aside_is_given_back_when_the_work_has_ended(tmp_path:
             await a.advance(1)
 
 
+async def test_what_was_set_aside_before_a_kill_is_given_back_when_the_work_ends(
+    tmp_path: Path,
+) -> None:
+    async with middle(tmp_path, hold) as (a, c, bot, agent):
+        accepted = (await agent.ask("hold", "0.30", "async")).require(Accepted)
+        assert await left_of(a, agent.written) == Decimal("0.20")
+        await c.advance(2)
+        await c.restart(kill=True)
+        await bot.iq("set", encode(Cancel(id=accepted.task)))
+        await c.advance(2)
+        assert await left_of(a, agent.written) == Decimal("0.50")
+
+
 async def test_only_an_agent_that_names_a_grant_and_an_amount_gets_a_share(tmp_path: Path) -> None:
     async with middle(tmp_path, hold) as (a, _, _, agent):
         asker = a.peer("stranger@nowhere.example/2")
