@@ -2,16 +2,15 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.packaging.releases import copy_sources
+from tests.servers.agent_process import AgentProcess
+from tests.servers.base import Server
 from tests.servers.guides import DOCS, block, fill
-from tests.servers.site import AGENT, Site, site
-
-__all__ = ["site"]  # pytest finds fixtures by their names in here
 
 pytestmark = [pytest.mark.servers]
 
@@ -54,12 +53,22 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     return run
 
 
-def test_the_command_tests_an_agent(shell: Shell, site: Site) -> None:
+@pytest.fixture
+def server(xmpp_server: Server, tmp_path: Path) -> Iterator[Server]:
+    """A server with an agent."""
+    with AgentProcess(xmpp_server, tmp_path, conformance__enabled=True) as agent:
+        agent.connected()
+        yield xmpp_server
+
+
+def test_the_command_tests_an_agent(shell: Shell, server: Server) -> None:
     line = fill(
         block(GUIDE, "client").strip(),
-        {"agent.example.net": AGENT, "juliet@example.net": site.server.jid("juliet")},
+        {
+            "agent.example.net": server.component_domain,
+            "juliet@example.net": server.jid("juliet"),
+        },
     )
-    server = site.server
     where = f"--host {server.address} --port {server.c2s_port} --ca-file {server.ca_file}"
     printed = shell(f"{line} {where} EXE-003", PASSWORD=server.accounts["juliet"])
     assert "through slixmpp" in printed
