@@ -162,9 +162,9 @@ async def test_one_source_serves_several_watches(storage: Storage) -> None:
     wanted = watch(owner="juliet@example.com", where=(Condition(equals="2"),))
     other = watch("all", owner="romeo@example.com")
     async with world.running():
-        world.watcher.connected()
         for each in (wanted, other):
             assert await world.add(each, 5)
+        world.watcher.connected()  # now: a watch more lets a source that is live begin anew
         await world.state(wanted, "live")
         assert [what for what, _, _ in world.requests].count("subscribe") == 1
         world.publish("1", "2")
