@@ -87,8 +87,8 @@ class Peer(Section):
     unreachable_s: Seconds = 60
     """Seconds for which a call waits for a peer that cannot be reached, before it fails."""
     call_usd: Annotated[float, Field(ge=0)] | None = Field(default=None, examples=[0.5])
-    """US dollars that one call of a skill of the peer may cost; the peer is told. Default: what is
-    left of the budget of the work that the call is for.
+    """US dollars that one call of a skill of the peer may cost; its request says so. Default: what
+    is left of the budget of the work that the call is for.
     """
     call_tokens: Count | None = Field(default=None, examples=[60000])
     """Tokens of language models that one call may cost, likewise."""

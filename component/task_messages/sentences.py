@@ -1,7 +1,7 @@
 """Texts about a task for a person: how it ended, or what it is waiting for."""
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -11,6 +11,8 @@ from xep.binding.escaping import without_forbidden
 from xep.fluux_agent.errors import Denied
 from xep.fluux_agent.execute import Result
 from xep.fluux_agent.task import Failure, FailureText, Question, Task
+
+T = TypeVar("T", FailureText, Question)
 
 _LONGEST: Final = 4_000
 """Characters of a result that are shown; the task has the whole."""
@@ -39,7 +41,7 @@ def ending(task: Task, lang: str | None = None) -> Sentence:
 def waiting(task: Task, lang: str | None = None) -> Sentence:
     """Return what a task waits for."""
     if task.input is not None:
-        question = _preferred(task.input.questions, lang)
+        question = preferred(task.input.questions, lang)
         if question is not None:
             return Sentence(_shown(question.text), question.lang)
     return Sentence(f"{task.skill or 'The task'} is waiting for a confirmation.", "en")
@@ -55,7 +57,7 @@ def of_result(skill: str, result: Result) -> Sentence:
 
 
 def _failure(what: str, failure: Failure | None, lang: str | None) -> Sentence:
-    why = None if failure is None else _preferred(failure.texts, lang)
+    why = None if failure is None else preferred(failure.texts, lang)
     if why is None:
         return Sentence(f"{what}.", "en")
     assert failure is not None, "it has a text"
@@ -63,9 +65,8 @@ def _failure(what: str, failure: Failure | None, lang: str | None) -> Sentence:
     return Sentence(_shown(f"{what}: {said}"), why.lang or "en")
 
 
-def _preferred(
-    texts: Iterable[FailureText | Question], lang: str | None
-) -> FailureText | Question | None:
+def preferred(texts: Iterable[T], lang: str | None) -> T | None:
+    """Return the text in a language, or else the first one; None if there is none (I18-002)."""
     known = list(texts)
     return next((text for text in known if text.lang == lang), known[0] if known else None)
 

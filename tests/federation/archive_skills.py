@@ -9,7 +9,7 @@ import anyio
 from component.skills import Context, skill
 
 GATE_PORT = 7000
-"""Where a skill says that it waits, and is told to go on."""
+"""The port at which a skill reports that it waits, and gets the signal to go on."""
 
 
 def effect(line: str) -> None:

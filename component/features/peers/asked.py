@@ -12,13 +12,13 @@ import msgspec
 
 from component.agent_addresses import both_addresses
 from component.config.peers import Peer
-from component.features.peers.requests import text_for
 from component.features.peers.rows import Call
 from component.skills.context import Context
 from component.skills.errors import Denied, UsageError
 from component.skills.foreign_texts import clean_schema, line
 from component.skills.operations import answer_schema
 from component.store.database import Database
+from component.task_messages.sentences import preferred
 from component.task_messages.value_rendering import printable_name
 from component.tasks import question_rows
 from xep.binding import Payload, encode, read
@@ -120,7 +120,8 @@ def _input_of(asked: Task, lang: str = "") -> Input:
     ValueError.
     """
     put = asked.input
-    if put is None:
+    question = None if put is None else preferred(put.questions, lang)
+    if put is None or question is None:
         raise ValueError("a question without a text")
     try:
         schema = msgspec.json.decode(put.schema.json, type=dict[str, object])
@@ -128,7 +129,7 @@ def _input_of(asked: Task, lang: str = "") -> Input:
     except (ValueError, RecursionError, UsageError) as error:
         raise ValueError(f"a question with a schema that cannot be used: {error}") from error
     # In one line, so that no text of it begins a line of the message.
-    text = line(text_for(put.questions, lang), _LONGEST_QUESTION)
+    text = line(question.text, _LONGEST_QUESTION)
     return msgspec.structs.replace(
         put,
         questions=(Question(text=text, lang="en"),),

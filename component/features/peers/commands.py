@@ -97,13 +97,13 @@ class GrantCommands:
             raise CommandError(f"There is no grant {grant[:80]!r}.", "grant")
         if not cancels:
             return CommandResult(
-                f"Revoked {grant}. Agents that ask about it are told so at once, and begin nothing"
+                f"Revoked {grant}. Agents that ask about it learn this at once, and begin nothing"
                 " more with it. What has begun continues."
             )
         await self._changed()
         return CommandResult(
             f"Revoked {grant}. Its call is cancelled at all agents that work for it, and agents"
-            " that ask about the grant are told so at once."
+            " that ask about the grant learn this at once."
         )
 
     def _roll(self, database: Database) -> None:

@@ -219,8 +219,8 @@ class Follower:
         return (self._ask_at if self.is_behind else self._poll_at) - now
 
     async def _begin(self, call: Call, ask: _Ask) -> float | None:
-        """Send the request, and take the answer. If the task here ends meanwhile, the peer is told
-        at once by the name of the request.
+        """Send the request, and take the answer. If the task here ends meanwhile, cancel the
+        request at once, by its name.
         """
         async with self._reach.turn(call.peer):
             if self._unwanted.is_set():
@@ -453,7 +453,7 @@ class Follower:
         return True
 
     async def _leave(self, call: Call, why: str) -> float | None:
-        """End a call that cannot go on, and the task here that waits for it; the peer is told."""
+        """End a call that cannot go on, here and at the peer, and the task that waits for it."""
         is_unknown = call.state == "accepted" or self.is_unsure
         if is_unknown:
             with suppress(StanzaError):

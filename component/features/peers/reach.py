@@ -1,7 +1,7 @@
 """Whether peers can be reached, and how much is asked of each at a time.
 
 Calls that are stored are repeated until `unreachable_s` or the deadline. When several attempts in a
-row have got no answer, new calls fail at once, for half a minute at a time, and admins are told.
+row have got no answer, new calls fail at once for half a minute, and admins see a warning.
 """
 
 from collections.abc import Callable, Sequence

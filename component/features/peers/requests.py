@@ -1,6 +1,6 @@
 """The requests that this service sends to peers, and what their answers mean here."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Final, TypeVar
@@ -15,7 +15,7 @@ from component.features.peers.rows import Call
 from component.skills.context import Context
 from component.skills.errors import RemoteError
 from component.skills.inputs import Arguments
-from component.skills.outputs import File, Link, Part, SkillResult
+from component.skills.outputs import JSON, File, Link, Part, SkillResult
 from component.skills.outputs import Output as TextOutput
 from component.skills.validation import SchemaValidator
 from component.store.database import Database
@@ -38,18 +38,22 @@ from xep.fluux_agent.errors import (
     Timeout,
 )
 from xep.fluux_agent.execute import Execute, Params, Result
-from xep.fluux_agent.task import Failure, Question
+from xep.fluux_agent.task import Failure
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
 N = TypeVar("N", int, float)
 
-_JSON: Final = "application/json"
 MOST_HOPS: Final = 4
 """The `max-hops` of work that begins here."""
-_PASSED_UP: Final = (
-    *(Denied, DeadlineExpired, BudgetExhausted, OutcomeUnknown, Loop, HopsExceeded),
-)
+_PASSED_UP: Final[Mapping[type, Callable[..., StanzaError]]] = {
+    Denied: errors.denied,
+    DeadlineExpired: errors.deadline_expired,
+    BudgetExhausted: errors.budget_exhausted,
+    OutcomeUnknown: errors.outcome_unknown,
+    Loop: errors.loop,
+    HopsExceeded: errors.hops_exceeded,
+}
 """The conditions that say more to a caller than that something failed further on (DLG-021)."""
 
 _MAY_HAVE_RUN: Final = (Timeout, Internal, OutcomeUnknown, RemoteFailure)
@@ -167,12 +171,6 @@ def _least(call: N | None, day: N | None, work: N | None) -> N | None:
     return min((each for each in (call, day, work) if each is not None), default=None)
 
 
-def text_for(questions: Sequence[Question], lang: str) -> str:
-    """Return the text of a question in a language, or else the first one (I18-002)."""
-    fitting = [each.text for each in questions if each.lang == lang]
-    return (fitting or [questions[0].text])[0]
-
-
 def result_of(result: Result) -> SkillResult:
     """Return the result of a peer as that of the skill here. Its texts are the peer's."""
     parts: list[Part] = []
@@ -191,7 +189,7 @@ def schema_mismatch(schema: Mapping[str, Any] | None, result: Result) -> str | N
     """Return why the JSON of a result does not fit the output schema of its skill, None if it does.
     Other artifacts have no schema.
     """
-    json = [one for one in result.outputs if one.type == _JSON and one.file is None]
+    json = [one for one in result.outputs if one.type == JSON and one.file is None]
     if schema is None or result.is_error or len(json) != 1:
         return None
     try:
@@ -224,25 +222,14 @@ def error_of(failure: Failure, peer: str) -> RemoteError:
     """Return what the skill here raises for a failure of a peer (DLG-021)."""
     text = failure.texts[0].text if failure.texts else ""
     for condition in failure.conditions:
-        if isinstance(condition, _PASSED_UP):
-            made = _error_with(condition)
+        make = _PASSED_UP.get(type(condition))
+        if make is not None:
+            if isinstance(condition, Denied | BudgetExhausted):
+                made = make(condition.helps)
+            else:
+                made = make()
             made.text = text or made.text
             return RemoteError(made)
     error = errors.remote_failure(repeatable=failure.repeatable)
     error.text = f"{peer} could not do this: {text}" if text else f"{peer} could not do this."
     return RemoteError(error)
-
-
-def _error_with(condition: object) -> StanzaError:
-    match condition:
-        case Denied(helps=helps):
-            return errors.denied(helps)
-        case DeadlineExpired():
-            return errors.deadline_expired()
-        case BudgetExhausted(helps=helps):
-            return errors.budget_exhausted(helps)
-        case OutcomeUnknown():
-            return errors.outcome_unknown()
-        case Loop():
-            return errors.loop()
-    return errors.hops_exceeded()

@@ -9,7 +9,7 @@ Functions take the `Database` of one operation.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -210,6 +210,10 @@ _COLUMNS: Final = ", ".join(Call.__struct_fields__)
 _MARKS: Final = ", ".join("?" * len(Call.__struct_fields__))
 
 
+def _call(row: Sequence[Any]) -> Call:
+    return Call(**dict(zip(Call.__struct_fields__, row, strict=True)))
+
+
 def add(database: Database, call: Call) -> Call:
     """Store a new call; return it as it is stored, if it was before."""
     database.execute(
@@ -226,7 +230,7 @@ def load(database: Database, call: str, *, lock: bool = False) -> Call | None:
         f"SELECT {_COLUMNS} FROM peer_calls WHERE id = ?{locked}",  # noqa: S608 - names
         (call,),
     ).fetchone()
-    return None if row is None else Call(**dict(zip(Call.__struct_fields__, row, strict=True)))
+    return None if row is None else _call(row)
 
 
 def is_pending(database: Database, call: str) -> bool:
@@ -267,7 +271,7 @@ def open_calls(database: Database, owner: str) -> Sequence[Call]:
         f"SELECT {_COLUMNS} FROM peer_calls WHERE state <> 'ended' AND owner = ?",  # noqa: S608
         (owner,),
     ).fetchall()
-    return [Call(**dict(zip(Call.__struct_fields__, row, strict=True))) for row in found]
+    return [_call(row) for row in found]
 
 
 def change(database: Database, call: str, **values: str | float | None) -> tuple[str, ...]:
@@ -337,24 +341,23 @@ class Costs(msgspec.Struct, frozen=True):
         return Costs(self.usd + other.usd, self.tokens + other.tokens, self.output + other.output)
 
 
-_COSTS: Final = "SELECT coalesce(sum(usd), 0), coalesce(sum(tokens), 0), coalesce(sum(output), 0)"
-
-
 def costs_of(database: Database, paid_by: str, *, ended: bool) -> Costs:
     """Return what the ended calls that a task or turn pays have cost, or what the open ones may."""
     state = "state = 'ended'" if ended else "state <> 'ended'"
-    row = database.execute(
-        f"{_COSTS} FROM peer_calls WHERE paid_by = ? AND {state}",
-        (paid_by,),
-    ).fetchone() or (0, 0, 0)
-    return Costs(float(row[0]), int(row[1]), int(row[2]))
+    return _costs(database, f"paid_by = ? AND {state}", (paid_by,))
 
 
 def costs_of_day(database: Database, peer: str) -> Costs:
     """Return what the calls of a peer have cost or may cost that were stored today (UTC)."""
     midnight = database.now - database.now % 86_400_000
+    return _costs(database, "peer = ? AND created >= ?", (peer, midnight))
+
+
+def _costs(database: Database, where: str, values: Sequence[str | int]) -> Costs:
     row = database.execute(
-        f"{_COSTS} FROM peer_calls WHERE peer = ? AND created >= ?", (peer, midnight)
+        "SELECT coalesce(sum(usd), 0), coalesce(sum(tokens), 0), coalesce(sum(output), 0)"  # noqa: S608 - constant texts
+        f" FROM peer_calls WHERE {where}",
+        values,
     ).fetchone() or (0, 0, 0)
     return Costs(float(row[0]), int(row[1]), int(row[2]))
 
@@ -391,7 +394,7 @@ def calls_of(database: Database, task: str) -> Sequence[Call]:
         f"SELECT {_COLUMNS} FROM peer_calls WHERE task = ? ORDER BY id",  # noqa: S608 - names
         (task,),
     ).fetchall()
-    return [Call(**dict(zip(Call.__struct_fields__, row, strict=True))) for row in found]
+    return [_call(row) for row in found]
 
 
 def receipts_of(database: Database, task: str) -> tuple[str, ...]:

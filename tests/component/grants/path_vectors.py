@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from tests.component.grants.vectors import ALICE, FOLDER, A, B, C
+from tests.component.grants.vectors import ALICE, FOLDER, A, B, C, as_files, write
 
 PATHS: Final = FOLDER / "paths"
 _DOMAIN: Final = "agent.example.org"
@@ -128,15 +128,8 @@ def vectors() -> dict[str, str]:
         _vector(name, rule, text, xml, condition)
         for name, (rule, condition, text, xml) in _INVALID.items()
     ]
-    return {
-        f"{one.name}.json": msgspec.json.format(msgspec.json.encode(one), indent=2).decode() + "\n"
-        for one in made
-    }
+    return as_files(made)
 
 
 if __name__ == "__main__":
-    PATHS.mkdir(exist_ok=True)
-    for path in PATHS.glob("*.json"):
-        path.unlink()
-    for file, text in vectors().items():
-        (PATHS / file).write_text(text, "utf-8")
+    write(PATHS, vectors())

@@ -6,7 +6,7 @@ the request that it comes with; all but those of `VALID` break exactly one rule.
 
 import base64
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
@@ -441,15 +441,25 @@ def vectors() -> dict[str, str]:
         chain = Chain()
         change(chain)
         made.append(_vector(name, description, reason, chain))
+    return as_files(made)
+
+
+def as_files(made: Iterable[Any]) -> dict[str, str]:
+    """The text of a file for each vector, by its name."""
     return {
         f"{one.name}.json": msgspec.json.format(msgspec.json.encode(one), indent=2).decode() + "\n"
         for one in made
     }
 
 
-if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for path in FOLDER.glob("*.json"):
+def write(folder: Path, files: Mapping[str, str]) -> None:
+    """Write these files, in place of those that were in the folder."""
+    folder.mkdir(exist_ok=True)
+    for path in folder.glob("*.json"):
         path.unlink()
-    for file, text in vectors().items():
-        (FOLDER / file).write_text(text, "utf-8")
+    for file, text in files.items():
+        (folder / file).write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    write(FOLDER, vectors())

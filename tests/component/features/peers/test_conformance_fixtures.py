@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from component.features.peers.requests import text_for
+from component.task_messages.sentences import preferred
 from tests.component.features.peers.scripted import ScriptedAgent
 from tests.component.features.peers.test_calls import ended, text_of
 from tests.component.features.peers.test_incoming import (
@@ -93,6 +93,7 @@ async def test_agents_with_peers_say_how_long_a_path_may_be(tmp_path: Path) -> N
 
 
 def test_a_question_of_a_peer_is_shown_in_the_language_of_the_request() -> None:
-    questions = (Question(text="Which?", lang="en"), Question(text="Welche?", lang="de"))
-    assert text_for(questions, "de") == "Welche?"
-    assert text_for(questions, "tlh") == text_for(questions, "") == "Which?"
+    english, german = Question(text="Which?", lang="en"), Question(text="Welche?", lang="de")
+    questions = (english, german)
+    assert preferred(questions, "de") == german
+    assert preferred(questions, "tlh") == preferred(questions, "") == english

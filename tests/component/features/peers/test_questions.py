@@ -1,4 +1,4 @@
-"""What peers ask: who is told to ask, and what a peer cannot ask."""
+"""What peers ask: which agent a question names, and what a peer cannot ask."""
 
 from pathlib import Path
 from typing import Any

@@ -164,7 +164,7 @@ async def test_one_source_serves_several_watches(storage: Storage) -> None:
     async with world.running():
         for each in (wanted, other):
             assert await world.add(each, 5)
-        world.watcher.connected()  # now: a watch more lets a source that is live begin anew
+        world.watcher.connected()  # after both: another watch restarts a live source
         await world.state(wanted, "live")
         assert [what for what, _, _ in world.requests].count("subscribe") == 1
         world.publish("1", "2")
