@@ -48,7 +48,7 @@ LATE_RESULT: Final = (
 )
 RETRACTED: Final = "[The person has retracted this message.]"
 TOLD: Final = "[The service has told the person: {notice}]"
-_ORDER: Final[tuple[Taint, ...]] = ("person", "file", "peer", "web")
+_ORDER: Final[tuple[Taint, ...]] = ("person", "file", "room", "peer", "web")
 
 
 class Block(msgspec.Struct, frozen=True):

@@ -55,6 +55,40 @@ Starter: TypeAlias = RequestStarter | Resumption
 """What starts or continues a turn."""
 
 
+class Overheard(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A message that others have written in a room before the request. `sent` is in seconds since
+    1970.
+    """
+
+    nick: str
+    text: str
+    sent: float = 0.0
+
+
+class RoomRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a request in a room has besides that of one person.
+
+    Attributes:
+        occupant: identifies who asks, also under another nickname; the same for nobody else.
+        nick: the nickname of that occupant.
+        account: the bare JID of that occupant, where presence shows it.
+        skills: the patterns of the names of the skills that the turn may use.
+        read_only: whether it may use only skills that only read.
+        budget_usd: the most that all turns in the room may cost in a day; None for no limit.
+        persona: the persona of the agent in the room; empty for its own.
+        overheard: what others have written since the agent last answered, the oldest first.
+    """
+
+    occupant: str
+    nick: str
+    account: JID | None = None
+    skills: tuple[str, ...] = ("*",)
+    read_only: bool = True
+    budget_usd: float | None = None
+    persona: str = ""
+    overheard: tuple[Overheard, ...] = ()
+
+
 class TurnRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A request to an agent: it becomes a turn or joins one.
 
@@ -74,6 +108,7 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         language: the BCP 47 tag of the recipient's language.
         payer: the budget that pays; None for those of the principal and the agent.
         budget_usd: the maximum cost of the turn, in US dollars; None for no additional maximum.
+        room: what it has if it is a request in a room, or a private message of an occupant.
     """
 
     id: str
@@ -89,6 +124,7 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     language: str | None = None
     payer: Payer | None = None
     budget_usd: float | None = None
+    room: RoomRequest | None = None
 
     @property
     def agent(self) -> str:

@@ -103,6 +103,7 @@ class Subsystems:
         has started.
         """
         async with anyio.create_task_group() as self._group:
+            await self._group.start(self.kernel.rooms.run)
             for each in self.features.values():
                 await self._group.start(each.run)
             task_status.started()
@@ -172,6 +173,7 @@ class Subsystems:
                 *chain.from_iterable(each.handlers for each in self.opened),
                 kernel.pubsub_events,
                 kernel.presence_events,
+                kernel.rooms,
             )
         )
 
@@ -179,6 +181,7 @@ class Subsystems:
         """A session has begun. Never waits."""
         if self.kernel.agents is not None:
             self.kernel.agents.conversations.connected()
+        self.kernel.rooms.connected()
         for opened in self.opened:
             opened.connected()
 
@@ -186,6 +189,7 @@ class Subsystems:
         """The stream is about to be closed. Never waits."""
         for opened in self.opened:
             opened.leaving()
+        self.kernel.rooms.leaving()
 
     def sources(self, *, remote: bool) -> Sequence[SkillSource]:
         """Return the sources of skills, remote or not, as they may be offered."""
@@ -207,7 +211,6 @@ def _lists(
     events, news = kernel.pubsub_events, kernel.tasks.news
     return (
         (stream.more_features, lambda one: (one.disco_features,)),
-        (stream.rooms, lambda one: _given(one.is_room)),
         (stream.on_disconnected, lambda one: (one.disconnected,)),
         (presence.on_available, lambda one: _given(one.available)),
         (presence.on_granted, lambda one: _given(one.granted)),

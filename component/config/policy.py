@@ -30,7 +30,9 @@ class Flow(Section):
     open world are refused, and all others need a confirmation. The first rule that matches applies.
     """
 
-    of: tuple[Literal["peer", "web", "file"], ...] = Field(min_length=1, examples=[["web", "file"]])
+    of: tuple[Literal["peer", "web", "file", "room"], ...] = Field(
+        min_length=1, examples=[["web", "file"]]
+    )
     """Source of the data: other agents, the web, files."""
     to: tuple[str, ...] = Field(min_length=1, examples=[["network:*.example.com:443"]])
     """Capabilities of the skills to which the rule applies; `*` and `?` match any characters and

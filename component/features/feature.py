@@ -33,7 +33,6 @@ from component.store import Storage
 from component.store.forgetting import Forget
 from component.store.shared import Reload
 from component.tasks.protocol import DeletedTask, Notice
-from xep.jid import JID
 
 F = TypeVar("F", bound="Feature")
 
@@ -93,7 +92,6 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
         granted: called with an agent and a contact that has permitted it to see its presence.
         disco_features: returns the features that disco#info announces, besides those of handlers;
             `kernel.stream.features_changed` reports that they have changed.
-        is_room: whether an agent is in the room with a bare address.
         task_ended: called with the id of a task that a model or a trigger has started, and that
             has ended.
         task_changed: called with each revision of a task. Never waits.
@@ -128,7 +126,6 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     available: OnAvailability | None = None
     granted: OnGranted | None = None
     disco_features: Callable[[], Sequence[str]] = tuple
-    is_room: Callable[[JID], bool] | None = None
     task_ended: Callable[[str], None] | None = None
     task_changed: Callable[[Notice], None] | None = None
     task_deleted: Callable[[DeletedTask], None] | None = None

@@ -17,6 +17,8 @@ from component.kernel.events import PresenceEvents, PubSubEvents
 from component.kernel.goals import goal_skill
 from component.kernel.module_functions import ModuleFunctions
 from component.kernel.options import facts, names_by_localpart
+from component.kernel.rooms.membership import RoomPorts
+from component.kernel.rooms.rooms import Rooms
 from component.kernel.stream import FormHandler, StreamSubsystem
 from component.kernel.task_starter import TaskStarter
 from component.kernel.tasks import TaskSubsystem
@@ -29,8 +31,11 @@ from component.pubsub.service import PubSubService
 from component.store import Storage
 from component.store.forgetting import Forget, Forgotten, forget
 from component.store.notifications import Notification, NotificationStore
+from xep.binding import Payload
 from xep.disco import InfoQuery
 from xep.jid import JID
+from xep.stanza import Presence
+from xep.vcard_avatar import PhotoUpdate
 
 if TYPE_CHECKING:
     from component.kernel.agents import AgentSubsystem
@@ -80,6 +85,7 @@ class Kernel:
         disco: what service discovery says about our addresses.
         presence_events: receives the presence of contacts.
         contacts: who is a person, and who may be written to.
+        rooms: the rooms that agents are in.
         zones: finds the time zone of a person.
         pubsub: the nodes of our addresses.
         pubsub_events: receives the notifications of other PubSub services.
@@ -123,6 +129,7 @@ class Kernel:
         self.stream.on_features_changed.append(self.disco.changed)
         self.presence_events = PresenceEvents()
         self.contacts = ContactSubsystem(environment, self.stream)
+        self.rooms = self._make_rooms()
         self.zones = PersonZones(
             NotificationStore(environment.storage), settings.agent.zone, self.contacts
         )
@@ -219,6 +226,28 @@ class Kernel:
         agent = self.stream.addresses.agent_at(notification.agent)
         sessions = self.environment.memories.sessions
         await add_notification(sessions, SessionKey(agent, notification.person), said, about)
+
+    def _make_rooms(self) -> Rooms:
+        stream, profiles = self.stream, self.environment.catalog.profiles
+
+        def payloads(agent: JID) -> tuple[Payload, ...]:
+            photo = PhotoUpdate(photo=profiles[agent.local].avatar.sha1)
+            return self.disco.caps("agent", agent.local), photo
+
+        def send(presence: Presence) -> None:
+            stream.send(presence)
+            stream.flush()
+
+        ports = RoomPorts(
+            call=stream.call_optional,
+            send=send,
+            payloads=payloads,
+            has_others=lambda: stream.has_others(),  # noqa: PLW0108 - it is replaced later
+        )
+        rooms = Rooms(ports, chooses_resources=self.settings.server.mode == "component")
+        stream.is_room = rooms.is_room
+        stream.on_disconnected.append(rooms.disconnected)
+        return rooms
 
     def _make_pubsub(self) -> PubSubService:
         async def ask(client: JID, from_: JID, query: InfoQuery) -> InfoQuery:

@@ -126,7 +126,7 @@ def _flows_to(peer: Peer) -> Sequence[Flow]:
     if peer.data is None:
         return ()
     to = (f"peer:{peer.name}",)
-    sources: tuple[Taint, ...] = ("peer", "web", "file")
+    sources: tuple[Taint, ...] = ("peer", "web", "file", "room")
     others = tuple([each for each in sources if each not in peer.data])
     return (Flow(others, to, "refuse"), Flow(peer.data, to, "allow"))
 

@@ -68,7 +68,7 @@ class StreamSubsystem(Receiver):
         on_not_admitted: called with the bare address of each sender that is not admitted.
         on_features_changed: called when the features that are announced have changed.
         more_features: return features that are announced besides those of the handlers.
-        rooms: say whether an agent is in the room with a bare address.
+        is_room: whether an agent is in the room with an address.
         tag: identifies this instance at the beginning of the ids of IQs; empty if it is the only
             one.
         may_connect: waits until this instance may open its first connection.
@@ -96,15 +96,11 @@ class StreamSubsystem(Receiver):
         self.on_features_changed: list[Callable[[], None]] = []
         self.on_not_admitted: list[Callable[[str], None]] = []
         self.more_features: list[Callable[[], Sequence[str]]] = []
-        self.rooms: list[Callable[[JID], bool]] = []
+        self.is_room: Callable[[JID], bool] = lambda _: False
         self.tag = ""
         self.may_connect: Callable[[], Awaitable[None]] = checkpoint
         self.screen: Callable[[Sequence[StanzaEvent]], Sequence[StanzaEvent]] | None = None
         self.has_others: Callable[[], bool] = lambda: False
-
-    def is_room(self, address: JID) -> bool:
-        """Return whether an agent is in the room with a bare address."""
-        return any(is_room(address) for is_room in self.rooms)
 
     def dispatch(self, handlers: Iterable[Handler]) -> None:
         """Have these handlers served, in place of those before. Senders are admitted anew.

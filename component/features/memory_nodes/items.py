@@ -119,7 +119,7 @@ def payload_of(item: Item, by: JID, whose: SessionKey, cipher: Cipher | None = N
             updated=_time(item.updated),
             expires=_time(item.expires),
             by=by,
-            origin=readable.taint,
+            origin="web" if readable.taint == "room" else readable.taint,
             tags=readable.tags,
             contents=(content,),
         )

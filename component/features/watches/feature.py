@@ -7,7 +7,6 @@ from component.commands import AnyCommand
 from component.features.feature import Feature, Opened
 from component.features.watches import rows
 from component.features.watches.commands import watch_commands
-from component.features.watches.handlers import RoomPresenceHandler
 from component.features.watches.service import WatchService
 from component.features.watches.settings import ENTRIES, LIMITS
 from component.features.watches.skills import watch_skills
@@ -38,19 +37,16 @@ class WatchFeature(Feature):
             kernel.storage, watcher, limits.services, limits.per_person
         )
         return Opened(
-            handlers=(RoomPresenceHandler(watcher),),
             commands=watch_commands(service),
             loops=(watcher.run,),
             forget=rows.forget,
             connected=watcher.connected,
             missed=watcher.subscribe_again,
             disconnected=watcher.disconnected,
-            leaving=watcher.leave_rooms,
             task_ended=watcher.task_ended,
             available=watcher.shown,
             granted=watcher.granted,
             disco_features=watcher.features,
-            is_room=watcher.is_room,
             pubsub_listener=watcher,
         )
 

@@ -13,7 +13,7 @@ from component.features.watches import sources
 from component.features.watches.events import Accepted, WatchStarts
 from component.features.watches.filters import FilterError, with_chain
 from component.features.watches.node_watcher import NodeWatcher
-from component.features.watches.room_watcher import RoomClient, RoomPresence, RoomWatcher
+from component.features.watches.room_watcher import USER, RoomWatcher
 from component.features.watches.rows import RetryingStorage, noted_chain
 from component.features.watches.settings import LIMITS
 from component.features.watches.watch import PRESENCE, ROOM, Source, Watch
@@ -32,8 +32,6 @@ from xep.stanza import Presence
 _log = structlog.get_logger("component.watches")
 
 _CLOSE_S: Final = 5.0
-_RESOURCE: Final = "rooms"
-"""The resource with which agents enter rooms."""
 
 
 class Watcher:
@@ -56,15 +54,11 @@ class Watcher:
             max_hops=limits.max_hops,
             check_s=limits.check_s,
         )
-        self._room_client = RoomClient(
-            stream.call_optional, self._send, self._occupant, self._has_others
-        )
         self._watches: dict[str, Watch] = {}
         self._source_of: dict[str, Source] = {}
         self._sources: dict[Source, sources.SourceWatcher[Any]] = {}
         self._scopes: dict[Source, anyio.CancelScope] = {}
         self._services: frozenset[JID] = frozenset()
-        self._rooms: frozenset[JID] = frozenset()
         self._starts = WatchStarts(kernel.starter, self._retrying, self._watches.get)
         self._group: TaskGroup | None = None
         self._is_connected = False
@@ -80,6 +74,7 @@ class Watcher:
         ):
             self._group = group
             await self.reload()
+            self._leave_others()
             needed = {source.key for source in self._sources}
             await self._storage.write(lambda database: watch_rows.keep_sources(database, needed))
             group.start_soon(self._starts.run)
@@ -108,14 +103,6 @@ class Watcher:
         self._is_connected = False
         for source in self._sources.values():
             source.disconnected()
-
-    def leave_rooms(self) -> None:
-        """Leave all rooms, because the service stops. Never waits."""
-        if self._has_others():
-            return  # another instance is in the same rooms, as the same occupant
-        for source in self._sources.values():
-            if isinstance(source, RoomWatcher):
-                source.leave()
 
     def task_ended(self, task: str) -> None:
         """Note that a task has ended on this instance. Never waits."""
@@ -152,16 +139,6 @@ class Watcher:
         return await self._client.publish(
             *to, Item(id=item or None, payloads=(with_chain(payload, agent, chain),)), agent
         )
-
-    def is_room(self, address: JID) -> bool:
-        """Return whether the occupants of a room are watched."""
-        return address.bare in self._rooms
-
-    def occupant(self, subscriber: JID, room: JID, presence: RoomPresence) -> None:
-        """A room has sent a presence."""
-        found = self._sources.get(Source(subscriber, room, ROOM))
-        if isinstance(found, RoomWatcher):
-            found.received(presence)
 
     def granted(self, agent: JID, person: JID) -> None:
         """Note that a person has let an agent see their presence."""
@@ -208,9 +185,14 @@ class Watcher:
         for source, watches in wanted.items():
             self._keep(source, watches)
         self._services = frozenset(source.service.bare for source in self._sources)
-        self._rooms = frozenset(source.service for source in self._sources if source.is_room)
         if self._account_nodes() != before:
             self._kernel.stream.features_changed()
+
+    def _leave_others(self) -> None:
+        """Leave the rooms that the settings before have named."""
+        for one in self._kernel.rooms:
+            if Source(one.address.bare, one.room, ROOM) not in self._sources:
+                self._kernel.rooms.leave(one.address, one.room, USER)
 
     def _put_configured(self, database: Database) -> None:
         names = {watch.id for watch in self._configured}
@@ -239,7 +221,7 @@ class Watcher:
         if source.is_presence:
             return sources.PresenceWatcher(source, self._ports, self._probe)
         if source.is_room:
-            return RoomWatcher(source, self._ports, self._room_client)
+            return RoomWatcher(source, self._ports, self._kernel.rooms)
         return NodeWatcher(source, self._ports)
 
     def _drop(self, source: Source) -> None:
@@ -259,17 +241,8 @@ class Watcher:
         self._kernel.stream.send(presence)
         self._kernel.stream.flush()
 
-    def _has_others(self) -> bool:
-        return self._kernel.stream.has_others()
-
     def _probe(self, source: Source) -> None:
         self._send(Presence(type="probe", from_=source.subscriber, to=source.service))
-
-    def _occupant(self, address: JID) -> JID:
-        """Return the address by which one of our addresses enters rooms."""
-        # In client mode the server has chosen the resource, and adds it.
-        is_client = self._kernel.settings.server.mode == "client"
-        return address if is_client else address.with_resource(_RESOURCE)
 
     def _account_nodes(self) -> frozenset[str]:
         return frozenset(source.node for source in self._sources if source.is_of_account)

@@ -38,7 +38,7 @@ def test_the_name_of_an_agent_is_a_localpart(problems: Any, name: str) -> None:
         ("[[agents]]\nname = 'a'\nskills = 'b'", 'a list, such as ["memory_*", "report"]'),
         (
             "[[policy.flows]]\nof = ['net']\nto = ['*']\nthen = 'refuse'",
-            "line 5: policy.flows[0].of[0] must be 'peer', 'web' or 'file'",
+            "line 5: policy.flows[0].of[0] must be 'peer', 'web', 'file' or 'room'",
         ),
         (
             "[llm]\nprovider = 'local'\n[llm.tiers.huge]\nprovider = 'local'",

@@ -5,14 +5,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.features.watches.room_watcher import (
+from component.features.watches.room_watcher import observed
+from component.kernel.rooms.occupants import (
     Joined,
     Moved,
     Out,
-    Room,
     RoomOccupant,
     RoomPresence,
-    observed,
+    RoomView,
 )
 from xep.binding import RawXML
 from xep.jid import JID
@@ -28,8 +28,8 @@ def presence(of: str, /, *codes: int, show: Any = "online", **item: Any) -> Room
     return RoomPresence(nick=of, user=User(items=(Item(**item),), statuses=statuses), show=show)
 
 
-def entered(*others: str) -> Room:
-    room = Room()
+def entered(*others: str) -> RoomView:
+    room = RoomView()
     room.join("Agent")
     for nick in others:
         assert not room.take(presence(nick))
@@ -39,7 +39,7 @@ def entered(*others: str) -> Room:
     return room
 
 
-def moves(room: Room, *presences: RoomPresence) -> list[tuple[str, str]]:
+def moves(room: RoomView, *presences: RoomPresence) -> list[tuple[str, str]]:
     found = [change for each in presences for change in room.take(each)]
     assert all(isinstance(each, Moved) for each in found)
     return [(each.what, each.occupant.nick) for each in found if isinstance(each, Moved)]
@@ -68,7 +68,7 @@ def test_a_new_nickname_is_one_event() -> None:
 
 
 def test_the_agent_follows_a_nickname_that_the_room_gives_it() -> None:
-    room = Room()
+    room = RoomView()
     room.join("agent")
     room.take(presence("agent-2", 110, 210))
     assert room.nick == "agent-2"
@@ -77,7 +77,7 @@ def test_the_agent_follows_a_nickname_that_the_room_gives_it() -> None:
     assert (room.nick, room.is_in) == ("agent-3", True)
 
 
-def out(room: Room, given: RoomPresence) -> Out:
+def out(room: RoomView, given: RoomPresence) -> Out:
     (found,) = room.take(given)
     assert isinstance(found, Out)
     assert not room.is_in
@@ -105,7 +105,7 @@ def test_each_removal_says_why_and_when_the_agent_returns() -> None:
 
 
 def test_a_refusal_says_why() -> None:
-    room = Room()
+    room = RoomView()
     room.join("Agent")
     refusal = RoomPresence(nick="Agent", error=StanzaError("conflict"), show="offline")
     assert "another occupant has the nickname Agent" in out(room, refusal).reason
@@ -124,14 +124,14 @@ steps = st.lists(
 
 @given(steps, steps)
 def test_the_events_lead_from_the_first_occupants_to_the_last(before: Any, after: Any) -> None:
-    def take(room: Room, given: Any) -> list[Any]:
+    def take(room: RoomView, given: Any) -> list[Any]:
         return [
             change
             for nick, show, affiliation in given
             for change in room.take(presence(nick, show=show, affiliation=affiliation))
         ]
 
-    room = Room()
+    room = RoomView()
     room.join("Agent")
     assert not take(room, before)
     (joined,) = room.take(presence("Agent", 110))

@@ -1,0 +1,176 @@
+"""All rooms that agents are in: makes memberships, and gives them the presence of occupants."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup, TaskStatus
+
+from component.kernel.rooms.membership import Membership, RoomPorts, Stay
+from component.kernel.rooms.occupants import RoomPresence
+from component.link.messages.signals import shown_by
+from component.link.router.table import Request, StanzaRoute
+from xep.binding import ContentError, Name, Payload
+from xep.jid import JID
+from xep.muc import User
+from xep.stanza import NAMESPACE as STANZAS
+
+_log = structlog.get_logger("component.rooms")
+
+RESOURCE: Final = "rooms"
+"""The resource with which agents are in rooms. It is always the same: a room sends everything to
+each resource of an occupant.
+"""
+
+
+class _Error(Payload, frozen=True, kw_only=True):
+    """The error of a stanza (RFC 6120 §8.3). Some rooms send nothing else."""
+
+    xml = Name(STANZAS, "error")
+
+
+class Rooms:
+    """The memberships of all agents, by agent and room, both bare.
+
+    Args:
+        chooses_resources: whether we choose the resources of our addresses ourselves; a server
+            chooses that of an account.
+    """
+
+    def __init__(self, ports: RoomPorts, *, chooses_resources: bool) -> None:
+        self._ports = ports
+        self._chooses_resources = chooses_resources
+        self._memberships: dict[tuple[JID, JID], Membership] = {}
+        self._scopes: dict[tuple[JID, JID], anyio.CancelScope] = {}
+        self._rooms: frozenset[JID] = frozenset()
+        self._group: TaskGroup | None = None
+        self._is_connected = False
+
+    def __iter__(self) -> Iterator[Membership]:
+        """Iterate over the memberships."""
+        return iter(list(self._memberships.values()))
+
+    def get(self, agent: JID, room: JID) -> Membership | None:
+        """Return the membership of an agent in a room; None if it has none."""
+        return self._memberships.get((agent.bare, room.bare))
+
+    def is_room(self, address: JID) -> bool:
+        """Return whether an agent is, or is to be, in the room with this address."""
+        return address.bare in self._rooms
+
+    def enter(self, agent: JID, room: JID, user: str, stay: Stay, title: str = "") -> Membership:
+        """Have an agent in a room for one user, whose former wishes it replaces. Never waits.
+
+        `user` is a name that this user alone has. `title` is the nickname if nobody wants one.
+        """
+        key = agent.bare, room.bare
+        found = self._memberships.get(key)
+        if found is not None:
+            found.stays[user] = stay
+            found.changed()
+            return found
+        address = agent.bare.with_resource(RESOURCE) if self._chooses_resources else agent.bare
+        made = Membership(address, room.bare, title or agent.local or "agent", self._ports)
+        made.stays[user] = stay
+        self._memberships[key] = made
+        self._rooms = frozenset(room for _, room in self._memberships)
+        self._start(key, made)
+        if self._is_connected:
+            made.connected()
+        return made
+
+    def leave(self, agent: JID, room: JID, user: str) -> None:
+        """End what one user wants; the agent leaves the room with the last one. Never waits."""
+        key = agent.bare, room.bare
+        found = self._memberships.get(key)
+        if found is None or found.stays.pop(user, None) is None or found.stays:
+            return
+        found.leave()
+        del self._memberships[key]
+        self._rooms = frozenset(room for _, room in self._memberships)
+        scope = self._scopes.pop(key, None)
+        if scope is not None:
+            scope.cancel()
+
+    # The lifecycle.
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Join and stay until cancelled."""
+        async with anyio.create_task_group() as self._group:
+            for key, one in self._memberships.items():
+                self._start(key, one)
+            task_status.started()
+            await anyio.sleep_forever()
+
+    def _start(self, key: tuple[JID, JID], membership: Membership) -> None:
+        if self._group is None:
+            return
+        scope = self._scopes[key] = anyio.CancelScope()
+
+        async def run() -> None:
+            with scope:
+                await membership.run()
+
+        self._group.start_soon(run)
+
+    def connected(self) -> None:
+        """Join the rooms in a new session. Never waits."""
+        self._is_connected = True
+        for one in self:
+            one.connected()
+
+    def disconnected(self) -> None:
+        """Note that the session has ended. Never waits."""
+        self._is_connected = False
+        for one in self:
+            one.disconnected()
+
+    def leaving(self) -> None:
+        """Leave all rooms, because the service stops. Never waits."""
+        if not self._ports.has_others():  # another instance is there as the same occupant
+            for one in self:
+                one.leave()
+
+    # Presence.
+
+    def routes(self) -> tuple[StanzaRoute, ...]:
+        """Return the routes for the presence of occupants, and for refusals."""
+        available = frozenset(("available", "unavailable"))
+        return (
+            StanzaRoute("presence", available, self._occupant, payload=User, admits=self.is_room),
+            StanzaRoute(
+                "presence",
+                frozenset(("error",)),
+                self._refusal,
+                payload=_Error,
+                admits=self.is_room,
+                falls_back=True,
+            ),
+        )
+
+    def _occupant(self, request: Request[None]) -> None:
+        """Handle the presence of an occupant (XEP-0045 §7.2.2)."""
+        stanza, room = request.stanza, request.principal
+        try:
+            user = stanza.require(User)
+        except ContentError as error:
+            _log.warning("ignored a bad presence of a room", room=str(room), reason=str(error))
+            return
+        presence = RoomPresence(
+            nick=request.sender.resource or "",
+            user=user,
+            show=shown_by(stanza),
+            status=stanza.text_of("status") or "",
+        )
+        self._received(request, presence)
+
+    def _refusal(self, request: Request[None]) -> None:
+        """Handle the refusal of a room to let the agent enter (XEP-0045 §7.2)."""
+        nick, error = request.sender.resource or "", request.stanza.error()
+        self._received(request, RoomPresence(nick=nick, error=error, show="offline"))
+
+    def _received(self, request: Request[None], presence: RoomPresence) -> None:
+        found = self.get(request.to, request.principal)
+        if found is not None:
+            found.received(presence)
