@@ -114,7 +114,7 @@ class StreamSubsystem(Receiver):
             return
         self.router = Router(
             options,
-            Senders(self._admits, self.addresses, self._not_admitted),
+            Senders(self._admits, self.addresses, self._not_admitted, self.is_room),
             AgentErrors(self._catalog.settings.limits.retry_after_s),
             routes,
             self.outbox,
