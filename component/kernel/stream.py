@@ -114,11 +114,16 @@ class StreamSubsystem(Receiver):
             return
         self.router = Router(
             options,
-            Senders(self._admits, self.addresses, self._not_admitted),
+            Senders(self._admits, self.addresses, self._not_admitted, self.is_room),
             AgentErrors(self._catalog.settings.limits.retry_after_s),
             routes,
             self.outbox,
         )
+
+    def forget_senders(self) -> None:
+        """Admit senders anew, because others are rooms."""
+        if hasattr(self, "router"):
+            self.router.forget_senders()
 
     def _admits(self, principal: JID) -> bool:
         """Whether a principal may ask for something; the occupants of a room are none together."""

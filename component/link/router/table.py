@@ -63,7 +63,8 @@ class IQRoute(msgspec.Struct, frozen=True):
     request is counted by the admission gate only if its handler suspends. ``place_first`` says that
     it is counted before it is handled, because the handler changes something before it suspends.
     ``for_all`` says of a payload whether it is served for senders whom the policy does not admit,
-    too; without it, nothing is.
+    too; without it, nothing is. ``for_occupants`` says it for the occupants of rooms that agents
+    are in: all of them have the address of their room, so the policy admits none.
     """
 
     type: Literal["get", "set"]
@@ -73,16 +74,17 @@ class IQRoute(msgspec.Struct, frozen=True):
     hosts: frozenset[Host] = BOTH
     place_first: bool = False
     for_all: Callable[[Any], bool] | None = None
+    for_occupants: Callable[[Any], bool] | None = None
 
 
 class StanzaRoute(msgspec.Struct, frozen=True):
     """The handler of messages or presences of some types.
 
     With ``payload``, the class of a child element, it handles those that have such a child, before
-    a route without one does. Then ``admits`` can say who may send them, in place of the policy: a
-    service that we have asked for notifications need not be one that may ask us for something. What
-    such a route handles is never refused as too much, so its handler only takes note of it. With
-    ``falls_back``, stanzas of other senders are handled as if this route did not exist.
+    a route without one does. What such a route handles is never refused as too much, so its handler
+    only takes note of it. ``admits`` can say who may send them, in place of the policy: a service
+    that we have asked for notifications need not be one that may ask us for something. With
+    ``falls_back``, stanzas of other senders are handled as if a route with a payload did not exist.
     """
 
     kind: Literal["message", "presence"]
