@@ -42,12 +42,12 @@ async def test_private_messages_of_occupants_are_conversations_of_their_own(tmp_
     async with world.life():
         await answers(
             world,
-            said("1", "my secret is 4711", "Alice", ALICE, private=True),
+            said("1", "my secret is ostrich", "Alice", ALICE, private=True),
             said("2", "what do you know?", "Mallory", MALLORY, private=True),
             said("3", "and here?", "Mallory", MALLORY),
             said("4", "again?", "Alice", ALICE, private=True),
         )
-    shown = ["4711" in everything(asked) for asked in world.brain.asked]
+    shown = ["ostrich" in everything(asked) for asked in world.brain.asked]
     assert shown == [True, False, False, True]
 
 
@@ -356,12 +356,12 @@ async def test_a_removed_message_leaves_the_waiting_turns(tmp_path: Path) -> Non
     world = World(tmp_path)
     async with world.built() as conversations:
         await conversations.received(said("1", "one", "Mallory", MALLORY))
-        await conversations.received(said("2", "two", "Alice", overheard=(heard("Eve", "bad"),)))
-        await conversations.removed(KEY, ["s-1", "s-bad"])
+        await conversations.received(said("2", "two", "Alice", overheard=(heard("Eve", "rotten"),)))
+        await conversations.removed(KEY, ["s-1", "s-rotten"])
         assert await world.rows() == ["2"]
     async with world.life():
         await world.ear.hears(1)
-    assert "bad" not in everything(world.brain.asked[-1])
+    assert "rotten" not in everything(world.brain.asked[-1])
 
 
 async def test_a_removed_message_leaves_the_prompt_of_later_turns(tmp_path: Path) -> None:
