@@ -9,9 +9,16 @@ from hypothesis import strategies as st
 
 from component.agent.prompt import context
 from component.agent.protocol import Profile
-from component.agent.requests import TurnRequest
+from component.agent.requests import Reply, TurnRequest
 from component.agent.untrusted_text import Fence
-from component.budget.protocol import Payer
+from component.budget.protocol import (
+    Amount,
+    BudgetExceededError,
+    Payer,
+    Reservation,
+    Spender,
+    exceeded_text,
+)
 from component.conversations.lines import Said
 from component.memory_directory.layout import SessionKey
 from component.models.messages import text_of
@@ -19,7 +26,7 @@ from component.models.protocol import Completion, ModelRequest
 from component.policy.flows import AgentLimits
 from component.system import now
 from tests.component.agent.room import ALICE, KEY, MALLORY, ROOM, heard, said, with_room
-from tests.component.agent.world import World, call, contexts, echo, says, words
+from tests.component.agent.world import World, call, contexts, echo, message, says, words
 
 pytestmark = pytest.mark.anyio
 
@@ -250,6 +257,23 @@ async def test_the_room_pays(tmp_path: Path) -> None:
     assert spender.payer == Payer("room", str(ROOM), 2.0)
 
 
+async def test_a_room_is_told_once_that_its_budget_is_used_up(tmp_path: Path) -> None:
+    world = World(tmp_path)
+
+    async def acquire(who: Spender, most: Amount) -> Reservation:
+        raise BudgetExceededError(exceeded_text("room"), "room", str(ROOM))
+
+    world.purse.acquire = acquire  # type: ignore[method-assign]
+    async with world.life() as conversations:
+        for number in range(3):
+            await conversations.received(said(f"{number}", "hello", "Alice", ALICE))
+            await world.settled()
+        world.now += 86_400
+        await conversations.received(said("later", "hello", "Alice", ALICE))
+        await world.settled()
+    assert world.ear.bodies == [exceeded_text("room")] * 2
+
+
 async def test_nothing_of_a_person_is_looked_up_in_a_room(tmp_path: Path) -> None:
     world, asked = World(tmp_path), list[SessionKey]()
     recall = world.memories.recall
@@ -419,3 +443,23 @@ async def test_a_turn_whose_message_was_removed_ends_without_an_answer(tmp_path:
         await conversations.removed(KEY, ["s-1"])
         await world.settled()
     assert not world.ear.said
+
+
+async def test_an_answer_that_waits_for_a_room_delays_no_other(tmp_path: Path) -> None:
+    world, waits = World(tmp_path), {str(ROOM)}
+    say = world.ear.say
+
+    def elsewhere(reply: Reply) -> bool:
+        return reply.to.to not in waits and say(reply)
+
+    world.ear.say = elsewhere  # type: ignore[method-assign]
+    async with world.life() as conversations:
+        await conversations.received(said("1", "one", "Alice", ALICE))
+        await conversations.received(said("2", "two", "Bob"))
+        await conversations.received(message("p"))
+        await world.ear.hears(1)
+        assert world.ear.bodies == ["re: message p"]
+        waits.clear()
+        conversations.connected()
+        await world.settled()
+    assert world.ear.bodies == ["re: message p", "re: one", "re: two"]
