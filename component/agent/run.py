@@ -290,10 +290,8 @@ class Journal:
         return next((seconds_of(line.ts) for line in reversed(self.own()) if _asks(line)), None)
 
     def was_told_today(self, sentence: str) -> bool:
-        """Whether the conversation has this sentence of the service as an answer of the day of this
-        turn (UTC).
-        """
-        today = datetime.fromtimestamp(self.asked_at() or time(), UTC).date().isoformat()
+        """Whether the conversation has this sentence of the service as an answer of today (UTC)."""
+        today = datetime.fromtimestamp(time(), UTC).date().isoformat()
         return any(
             isinstance(line, Said) and line.notice == sentence and (line.ts or "").startswith(today)
             for line in self.lines

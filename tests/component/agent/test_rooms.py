@@ -257,8 +257,12 @@ async def test_the_room_pays(tmp_path: Path) -> None:
     assert spender.payer == Payer("room", str(ROOM), 2.0)
 
 
-async def test_a_room_is_told_once_that_its_budget_is_used_up(tmp_path: Path) -> None:
+async def test_a_room_is_told_once_a_day_that_its_budget_is_used_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World(tmp_path)
+    world.idle_mins = 0
+    monkeypatch.setattr("component.agent.run.time", lambda: world.now)
 
     async def acquire(who: Spender, most: Amount) -> Reservation:
         raise BudgetExceededError(exceeded_text("room"), "room", str(ROOM))
