@@ -6,7 +6,9 @@ from typing import Annotated, Final
 
 from xep.binding import Attr, Flag, Name, Payload
 from xep.binding import Child as _Child
-from xep.message_retraction import FASTENING, LEGACY as RETRACTION_0, NAMESPACE as RETRACTION
+from xep.message_retraction import FASTENING
+from xep.message_retraction import LEGACY as RETRACTION_0
+from xep.message_retraction import NAMESPACE as RETRACTION
 
 NAMESPACE: Final = "urn:xmpp:message-moderate:1"
 LEGACY: Final = "urn:xmpp:message-moderate:0"

@@ -340,6 +340,12 @@ class Conversations:
             running=found.is_running, waiting=len(found.waiting), parked=len(found.parked.ids)
         )
 
+    def waiting_of(self, key: SessionKey, occupant: str) -> int:
+        """Return the number of requests of an occupant of a room that wait for their turn."""
+        found = self._conversations.get(key)
+        rooms = [] if found is None else [each.request.room for each in found.waiting]
+        return sum(room is not None and room.occupant == occupant for room in rooms)
+
     def _of(self, key: SessionKey) -> Conversation:
         found = self._conversations.get(key)
         if found is None:

@@ -2,8 +2,8 @@
 given in a room.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Final, Literal, cast
+from collections.abc import Awaitable, Collection, Sequence
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 import structlog
@@ -19,7 +19,6 @@ from component.commands import (
     read_words,
 )
 from component.features.rooms.options import Key, RoomOptions
-from component.features.rooms.settings import Answer
 from component.kernel.kernel import Kernel
 from component.kernel.rooms.occupants import RoomOccupant
 from component.link.messages.inbound import InboundMessage

@@ -51,9 +51,7 @@ _SMALL: Final = 10
 """Occupants up to which a room is shown that an answer is being written (XEP-0085 §5.5)."""
 _DELAYS: Final = frozenset((delay.Delay.xml_tag, delay.LegacyDelay.xml_tag))
 _STOP: Final = re.compile(r"(?i)/?stop\s*[.!\u2026]*")
-_NO_MODEL: Final = (
-    "I can't talk yet, because my operator has not set up a language model for me."
-)
+_NO_MODEL: Final = "I can't talk yet, because my operator has not set up a language model for me."
 _AT_FAULT: Final = "I can't do that now because of an error on my side. Please try again later."
 _TOO_LATE: Final = (
     "Your correction came too late: I have already acted on what you wrote before. Send it as a new"
@@ -279,9 +277,7 @@ class RoomConversation:
         sent, conversation = self._kernel.stream.messenger.sent, message.conversation
         return addressed(message, pointers, self.us(), partial(sent.has, conversation))
 
-    def _wants(
-        self, message: InboundMessage, pointers: Pointers, address: Address | None
-    ) -> bool:
+    def _wants(self, message: InboundMessage, pointers: Pointers, address: Address | None) -> bool:
         """Return whether a message is to be answered, as the settings or people say."""
         match self.options.answer:
             case "never":

@@ -47,9 +47,7 @@ class RoomFeature(Feature):
         """Return the command about rooms, which can only list them."""
         return (ROOM.done_by(partial(self._list, storage)),)
 
-    async def _list(
-        self, storage: Storage, _asking: Asking, params: RoomParams
-    ) -> CommandResult:
+    async def _list(self, storage: Storage, _asking: Asking, params: RoomParams) -> CommandResult:
         if params.action != "list":
             raise CommandError("This works only while the service runs.", "action")
         found = await storage.read(rows.all_rows)

@@ -1,11 +1,10 @@
 """The stanzas about rooms besides messages to all: private messages, invitations, and refusals."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from collections.abc import Awaitable
+from typing import Final
 
 import structlog
 
-from component import system
 from component.features.rooms.invitations import Inviting
 from component.features.rooms.service import RoomService
 from component.kernel.kernel import Kernel
@@ -13,7 +12,6 @@ from component.link.router.table import Request, StanzaRoute
 from xep.binding import ContentError, Name, Payload
 from xep.direct_invitation import NAMESPACE as INVITATIONS
 from xep.direct_invitation import DirectInvitation
-from xep.jid import JID
 from xep.mentions import NAMESPACE as MENTIONS
 from xep.muc import User
 from xep.stanza import NAMESPACE as STANZAS
@@ -48,9 +46,7 @@ class RoomHandlers:
                 admits=self._is_room,
                 falls_back=True,
             ),
-            StanzaRoute(
-                "message", _PRIVATE, self.of_occupant, payload=User, admits=lambda _: True
-            ),
+            StanzaRoute("message", _PRIVATE, self.of_occupant, payload=User, admits=lambda _: True),
             StanzaRoute(
                 "message",
                 _PRIVATE,

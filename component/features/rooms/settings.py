@@ -80,8 +80,8 @@ class Conversing(Section):
     persona: str = Field(default="", examples=["concierge"])
     """Id of the persona that the agent has in the room. Default: its own."""
     agents: bool = False
-    """Other agents and bots may ask it, too. It answers at most two times in a row without a message
-    of a person.
+    """Other agents and bots may ask it, too. It answers them at most twice in a row without a
+    message of a person.
     """
     history: Annotated[int, Field(ge=0, le=100)] = 50
     """Number of messages of the discussion so far that it asks for when it enters."""

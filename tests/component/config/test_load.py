@@ -104,10 +104,8 @@ modules = ["mine"]
 """,
         ANTHROPIC_API_KEY="sk-2",
     )
-    assert settings.later == ("rooms", "skills.web_search")
-    assert settings.notice == (
-        "not supported by this release and ignored: rooms, skills.web_search"
-    )
+    assert settings.later == ("skills.web_search",)
+    assert settings.notice == "not supported by this release and ignored: skills.web_search"
     assert settings.llm is not None
     assert settings.llm.api_key.get_secret_value() == "sk-2"
     assert "sk-2" not in repr(settings)
