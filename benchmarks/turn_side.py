@@ -372,7 +372,7 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
             limits=EngineLimits(loop=Loop()),
         )
 
-        async def profiles(key: Any) -> Profile:
+        async def profiles(key: Any, _request: Any) -> Profile:
             return Profile(agent=key.agent)
 
         async def info(_to: JID, _from: JID, /) -> InfoQuery:

@@ -56,8 +56,9 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
     `client` is the full JID of the caller, if known, `at` the address of this service that received
     the command, `agent` the name of the agent there (empty for the default one), `lang` the
     language of the request; `admin` says whether the caller may use commands for admins. `session`
-    is the same for a repetition of the request, such as a message that a client sends again.
-    `Commands.asking` creates it.
+    is the same for a repetition of the request, such as a message that a client sends again. `room`
+    is the room in which the command was called, or the occupant who called it in private: commands
+    about conversations and memories are about that. `Commands.asking` creates it.
     """
 
     principal: JID | None = None
@@ -67,6 +68,7 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
     lang: str | None = None
     admin: bool = False
     session: str | None = None
+    room: JID | None = None
 
     @property
     def caller(self) -> str:
@@ -316,10 +318,12 @@ def agent_of(name: str, agents: Sequence[str], default: str = "") -> str:
 
 
 def conversation_of(asking: Asking, default_agent: str) -> SessionKey:
-    """Return the agent and the person of a command. Raises CommandError for the operator."""
+    """Return the agent and the person of a command, or the room in which it was called. Raises
+    CommandError for the operator.
+    """
     if asking.principal is None:
         raise CommandError("This works only over XMPP.")
-    return SessionKey(asking.agent or default_agent, asking.principal.bare)
+    return SessionKey(asking.agent or default_agent, asking.room or asking.principal.bare)
 
 
 # -- the words after a slash command -------------------------------------------------------------

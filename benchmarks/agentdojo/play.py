@@ -348,7 +348,7 @@ async def playing(
             limits=EngineLimits(loop=loop, history_tokens=500_000),
         )
 
-        async def profiles(key: SessionKey) -> Profile:
+        async def profiles(key: SessionKey, _request: object) -> Profile:
             return Profile(agent=key.agent, instructions=str(key.who))
 
         player.conversations = Conversations(

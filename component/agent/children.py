@@ -164,6 +164,9 @@ class Children:
         turn = hashlib.sha256(f"{caller.turn} {call_id}".encode()).hexdigest()[:32]
         label = "".join(c for c in spawn.role.casefold() if c.isascii() and c.isalnum())
         agent = f"{caller.agent}/{label[:_LABEL_CHARACTERS] or 'helper'}-{turn[:8]}"
+        room = caller.request.room
+        if room is not None:  # it sees nothing of the conversation but its task
+            room = msgspec.structs.replace(room, overheard=(), stanza_id="")
         said = msgspec.structs.replace(
             caller.request,
             id=turn,
@@ -172,10 +175,11 @@ class Children:
             # An agent that has read texts of strangers may pass on their instructions.
             taint=worst(caller.taints) or "person",
             taints=in_order(caller.taints),
+            room=room,
         )
         return TurnInput(
             id=turn,
-            key=SessionKey(agent, said.principal),
+            key=SessionKey(agent, said.owner),
             profile=_profile(caller.profile, agent, spawn),
             messages=(said,),
             starter=said.starter,
@@ -242,6 +246,8 @@ def _profile(parent: Profile, agent: str, spawn: Spawn) -> Profile:
         skills=spawn.skills or parent.skills,
         above=(parent.agent, *parent.above),
         zone=parent.zone,
+        read_only=parent.read_only,
+        unconfirmed=parent.unconfirmed,
     )
 
 

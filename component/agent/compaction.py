@@ -116,7 +116,9 @@ def _described(line: Line) -> str:
         case Said(role="user", operator=str() as operator):
             return f"Operator {operator}: {line.content}"
         case Said(role="user"):
-            return f"Person: {line.content}"
+            who = " ".join(line.nick.split()) or "Person"
+            before = [f"{' '.join(one.nick.split())}: {one.text}" for one in line.overheard]
+            return "\n".join([*before, f"{who}: {line.content}"])
         case Said(content="", notice=notice):
             return f"Service: {notice}"
         case Said():

@@ -5,7 +5,7 @@ that survives a restart of the process. All changes of a conversation's turns ar
 """
 
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -18,7 +18,14 @@ from component.agent import rows, sentences
 from component.agent.completions import LONGEST_DELAY_S, directed
 from component.agent.engine import Answered
 from component.agent.protocol import Away, Profile
-from component.agent.requests import Outcome, Resumption, Starter, TurnRequest, WorkStarter
+from component.agent.requests import (
+    Outcome,
+    Resumption,
+    Starter,
+    TurnRequest,
+    WorkStarter,
+    without_overheard,
+)
 from component.agent.revisions import Revisions
 from component.agent.rows import Wait
 from component.agent.run import TurnInput
@@ -43,6 +50,26 @@ RESTARTS: Final = 3
 """How often in a turn a call of the model is cancelled because a message arrived."""
 _TOLD_AT_TRY: Final = 2
 """Number of failed attempts to reach the storage after which the person gets a message."""
+
+
+class SentMessage(msgspec.Struct, frozen=True):
+    """A message that is corrected or removed: by its sender, which is an occupant in a room, or by
+    a moderator, for whom it may be that of `anybody`.
+
+    Its id is the one that its sender has chosen, or in a room the one that the room gave it.
+    """
+
+    id: str
+    by: str = ""
+    anybody: bool = False
+
+    def is_of(self, request: TurnRequest) -> bool:
+        """Whether it is the message of a request."""
+        room = request.room
+        if room is None:
+            return request.msg_id == self.id and not self.by
+        is_theirs = self.anybody or room.occupant == self.by
+        return is_theirs and self.id in (request.msg_id, room.stanza_id)
 
 
 class Turn(msgspec.Struct, eq=False):
@@ -95,19 +122,20 @@ class Turn(msgspec.Struct, eq=False):
         """Whether all of its messages were retracted after it had begun."""
         return not any(one.text for one in self.requests)
 
-    def sent_as(self, msg_id: str) -> TurnRequest | None:
-        """Return its request that is the message with this id."""
-        return next((one for one in self.requests if one.msg_id == msg_id), None)
+    def sent_as(self, sent: SentMessage) -> TurnRequest | None:
+        """Return its request that is this message."""
+        return next((one for one in self.requests if sent.is_of(one)), None)
 
     def set_text(self, request: str, text: str) -> TurnRequest:
         """Set the text of one of its requests, and return it."""
+        found = next(one for one in self.requests if one.id == request)
+        return self.replace(msgspec.structs.replace(found, text=text))
 
-        def changed(one: TurnRequest) -> TurnRequest:
-            return msgspec.structs.replace(one, text=text) if one.id == request else one
-
-        self.request = changed(self.request)
-        self.joined = [changed(one) for one in self.joined]
-        return next(one for one in self.requests if one.id == request)
+    def replace(self, request: TurnRequest) -> TurnRequest:
+        """Put a request in the place of that with the same id, and return it."""
+        self.request = request if self.id == request.id else self.request
+        self.joined = [request if one.id == request.id else one for one in self.joined]
+        return request
 
     @property
     def unlabelled(self) -> list[TurnRequest]:
@@ -290,9 +318,9 @@ class Conversation:
         self._revisions = 0
 
     @property
-    def principal(self) -> JID:
-        """The principal of the next turn."""
-        return self.waiting[0].request.principal
+    def party(self) -> str:
+        """Who waits for the next turn."""
+        return self.waiting[0].request.party
 
     @property
     def is_running(self) -> bool:
@@ -314,7 +342,7 @@ class Conversation:
             self.waiting.appendleft(turn)
         else:
             self.waiting.append(turn)
-        self._shared.scheduler.added(turn.request.principal)
+        self._shared.scheduler.added(turn.request.party)
         self.look()
 
     def remove(self, turn: Turn) -> bool:
@@ -323,7 +351,7 @@ class Conversation:
             self.waiting.remove(turn)
         except ValueError:
             return False
-        self._shared.scheduler.removed(turn.request.principal)
+        self._shared.scheduler.removed(turn.request.party)
         self.look()
         return True
 
@@ -340,16 +368,16 @@ class Conversation:
         if self.is_idle:
             self._shared.drop(self)
 
-    async def revise(self, msg_id: str, text: str | None) -> bool:
+    async def revise(self, sent: SentMessage, text: str | None) -> bool:
         """See `Conversations.revised`."""
-        turn = next((one for one in reversed(self.waiting) if one.sent_as(msg_id)), None)
+        turn = next((one for one in reversed(self.waiting) if one.sent_as(sent)), None)
         running = self._running
-        if turn is None and running is not None and running.turn.sent_as(msg_id) is not None:
-            return await self._revise_running(running, msg_id, text or "")
+        if turn is None and running is not None and running.turn.sent_as(sent) is not None:
+            return await self._revise_running(running, sent, text or "")
         if turn is None:
-            return await self._revise_parked(msg_id, text or "")
+            return await self._revise_parked(sent, text or "")
         if not turn.is_fresh:
-            return await self._revise_begun(turn, msg_id, text or "")
+            return await self._revise_begun(turn, sent, text or "")
         before = turn.request.text
         self._revisions += 1
         if text is not None:
@@ -371,13 +399,13 @@ class Conversation:
             self.look()
         return True
 
-    async def _revise_running(self, running: _Running, msg_id: str, text: str) -> bool:
+    async def _revise_running(self, running: _Running, sent: SentMessage, text: str) -> bool:
         if not running.revisions.known.is_set():
             await running.revisions.known.wait()
-        turn, request = running.turn, running.turn.sent_as(msg_id)
+        turn, request = running.turn, running.turn.sent_as(sent)
         assert request is not None, "its caller has found it"
         if self._running is not running:  # it has ended or waits in the meantime
-            return await self.revise(msg_id, text or None)
+            return await self.revise(sent, text or None)
         if running.is_stopped or running.revisions.is_too_late(request.id):
             return False
         with running.revisions.writing():
@@ -388,9 +416,9 @@ class Conversation:
                 running.stop()
         return True
 
-    async def _revise_begun(self, turn: Turn, msg_id: str, text: str) -> bool:
+    async def _revise_begun(self, turn: Turn, sent: SentMessage, text: str) -> bool:
         """Revise a message of a turn that has begun and waits to go on, such as after a restart."""
-        request = turn.sent_as(msg_id)
+        request = turn.sent_as(sent)
         if request is None or turn.resumption is None:
             return False  # its own row is not on disk yet
         self._holds += 1
@@ -404,13 +432,13 @@ class Conversation:
             self.look()
         return True
 
-    async def _revise_parked(self, msg_id: str, text: str) -> bool:
+    async def _revise_parked(self, sent: SentMessage, text: str) -> bool:
         """Revise a message of a turn that waits for tasks: it continues with the new text."""
         self._holds += 1
         try:
             for parked in reversed(self.parked.ids):
                 turn = await self.parked.read(parked)
-                request = None if turn is None else turn.sent_as(msg_id)
+                request = None if turn is None else turn.sent_as(sent)
                 if turn is None or request is None:
                     continue
                 if not await self._retract_calls(turn, request):
@@ -429,9 +457,57 @@ class Conversation:
             self.look()
         return False
 
+    async def remove_messages(self, ids: Collection[str]) -> None:
+        """See `Conversations.removed`."""
+        self._revisions += 1
+        try:
+            for sent in [SentMessage(one, anybody=True) for one in ids]:
+                if not await self.revise(sent, None) and (turn := await self._turn_with(sent)):
+                    await self.stop_turn(turn)  # it has acted on the message already
+            await self._remove_overheard(ids)
+            sessions = self._shared.engine.sessions
+            lines = (await sessions.read(self.key)).without_messages(ids, await self._active())
+            if lines:
+                await sessions.append(self.key, lines, sync=True)
+        finally:
+            self._revisions -= 1
+            self.look()
+
+    async def _turn_with(self, sent: SentMessage) -> str | None:
+        turns = await self._turns()
+        return next((one.id for one in turns if one.sent_as(sent) is not None), None)
+
+    async def _active(self) -> set[str]:
+        """Return the ids of the requests of all turns that have not ended: they have the lines of
+        these corrected themselves.
+        """
+        return {one.id for turn in await self._turns() for one in turn.requests}
+
+    async def _turns(self) -> list[Turn]:
+        running = () if self._running is None else (self._running.turn,)
+        parked = [await self.parked.read(one) for one in self.parked.ids]
+        return [*self.waiting, *running, *(one for one in parked if one is not None)]
+
+    async def _remove_overheard(self, ids: Collection[str]) -> None:
+        """Remove messages from what turns that have not ended show before their own message."""
+        for turn in await self._turns():
+            for request in turn.requests:
+                changed = without_overheard(request, ids)
+                if changed is request:
+                    continue
+                running = self._running
+                if running is None or running.turn is not turn:
+                    await self._shared.storage.write(partial(rows.revise, request=changed))
+                    turn.replace(changed)
+                    continue
+                with running.revisions.writing():
+                    self._interrupt(running)
+                    await self._shared.storage.write(partial(rows.revise, request=changed))
+                    running.revisions.add(turn.replace(changed))
+
     async def _retract_calls(self, turn: Turn, request: TurnRequest) -> bool:
         """Withdraw the calls that a message has caused; False if one has done something."""
-        profile = await self._shared.ports.profiles(self.key)
+        profile = await self._shared.ports.profiles(self.key, turn.request)
         if isinstance(profile, Away):
             profile = profile.begun or Profile(agent=self.key.agent)
         return await self._shared.engine.retract(self._ask(turn, profile), request.id)
@@ -449,7 +525,7 @@ class Conversation:
         if not self.waiting or not self.waiting[0].is_ready:
             return False
         turn = self.waiting.popleft()
-        self._shared.scheduler.removed(turn.request.principal)
+        self._shared.scheduler.removed(turn.request.party)
         self._running = _Running(turn)
         return True
 
@@ -486,7 +562,7 @@ class Conversation:
         if turn.is_retracted:
             await self._end(turn)
             return Outcome("stopped")
-        profile = await shared.ports.profiles(self.key)
+        profile = await shared.ports.profiles(self.key, turn.request)
         if isinstance(profile, Away) and turn.resumption:
             profile = profile.begun or profile
         if isinstance(profile, Away):
@@ -518,7 +594,7 @@ class Conversation:
         return TurnInput(
             id=turn.id,
             key=self.key,
-            profile=profile.limited(turn.request.limits),
+            profile=profile.limited(turn.request.rights),
             messages=turn.requests,
             starter=turn.starter,
             resumed=turn.resumption is not None,
@@ -703,7 +779,7 @@ class Conversation:
         shared.delivery.composing(turn.request, False)
         shared.senders.label_now(turn)
         try:
-            profile = await shared.ports.profiles(self.key)
+            profile = await shared.ports.profiles(self.key, turn.request)
             if isinstance(profile, Away):
                 profile = Profile(agent=self.key.agent)
             await shared.engine.stop(self._ask(turn, profile))

@@ -1,6 +1,6 @@
 """All conversations: accepts each request once, and answers each once and in order."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from component.agent.conversation import (
     LONGEST_WAIT_S,
     Conversation,
     ParkedTurns,
+    SentMessage,
     Turn,
 )
 from component.agent.delivery import Delivery
@@ -125,7 +126,7 @@ class Conversations:
         Raises TooManyWaitingError for any other starter, and StorageError; then the request is not
         accepted.
         """
-        count = self.scheduler.waiting[request.principal]
+        count = self.scheduler.waiting[request.party]
         if count >= self.engine.loop.waiting_per_principal:
             if not isinstance(request.starter, MessageStarter):
                 raise TooManyWaitingError(count)
@@ -206,14 +207,32 @@ class Conversations:
         if follower is not None:
             follower(outcome)
 
-    async def revised(self, key: SessionKey, msg_id: str, body: str | None) -> bool:
-        """Replace the text of the message with this id, or retract it if `body` is None.
+    async def revised(self, key: SessionKey, msg_id: str, body: str | None, by: str = "") -> bool:
+        """Replace the text of the message with this id, or retract it if `body` is None. In a room,
+        `by` identifies the occupant who does it (`RoomRequest.occupant`): the messages of others
+        are not found.
 
         Returns False if it is too late: something was done that the message has caused and that a
         new text would change. Raises StorageError, and then the message is unchanged.
         """
         conversation = self._conversations.get(key)
-        return conversation is not None and await conversation.revise(msg_id, body)
+        sent = SentMessage(msg_id, by)
+        return conversation is not None and await conversation.revise(sent, body)
+
+    async def removed(self, key: SessionKey, ids: Collection[str]) -> None:
+        """Remove messages of anybody from a room's session and from the turns in it, because they
+        were retracted or a moderator has removed them: those for the agent, and those that it has
+        read besides. `ids` are those that the room gave them, or those of their senders.
+
+        A turn that has acted on such a message is stopped. Raises StorageError.
+        """
+        await self._of(key).remove_messages(frozenset(ids))
+
+    def waiting_of(self, key: SessionKey, occupant: str) -> int:
+        """Return how many messages of an occupant of a room wait for their turn."""
+        found = self._conversations.get(key)
+        requests = (one for turn in (found.waiting if found else ()) for one in turn.requests)
+        return sum(one.room is not None and one.room.occupant == occupant for one in requests)
 
     def connected(self) -> None:
         """Send the answers and queries that have waited for a stream."""
@@ -339,12 +358,6 @@ class Conversations:
         return Activity(
             running=found.is_running, waiting=len(found.waiting), parked=len(found.parked.ids)
         )
-
-    def waiting_of(self, key: SessionKey, occupant: str) -> int:
-        """Return the number of requests of an occupant of a room that wait for their turn."""
-        found = self._conversations.get(key)
-        rooms = [] if found is None else [each.request.room for each in found.waiting]
-        return sum(room is not None and room.occupant == occupant for room in rooms)
 
     def _of(self, key: SessionKey) -> Conversation:
         found = self._conversations.get(key)

@@ -71,13 +71,20 @@ class Delivery:
             self._voice.composing(to, on)
 
     def connected(self) -> None:
-        """Send the answers that have waited for a stream."""
+        """Send the answers that have waited for a stream, or until the agent is in a room."""
+        held: list[tuple[Reply, Sequence[str]]] = []
+        rooms: set[str] = set()
         while self._unsent and self._group is not None:
             reply, ids = self._unsent[0]
-            if not self._sent(reply):
-                return
+            if reply.to.to in rooms or not self._sent(reply):
+                if reply.to.type != "groupchat" and not reply.to.is_occupant:
+                    break  # there is no stream
+                rooms.add(reply.to.to)  # others need not wait for the room
+                held.append(self._unsent.popleft())
+                continue
             self._unsent.popleft()
             self.answered(ids)
+        self._unsent.extendleft(reversed(held))
 
     def _sent(self, reply: Reply) -> bool:
         """Send an answer; False if there is no stream. One that cannot be sent does not block the

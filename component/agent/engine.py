@@ -25,7 +25,14 @@ from component.agent.untrusted_text import InjectionCheck, Scanner
 from component.budget.protocol import BudgetExceededError
 from component.caches import LRUCache
 from component.config.agents import Loop
-from component.conversations.lines import Called, Correction, Note, Said, StoredLine
+from component.conversations.lines import (
+    Called,
+    Correction,
+    Note,
+    OverheardLine,
+    Said,
+    StoredLine,
+)
 from component.conversations.sessions import Sessions
 from component.memory.knowledge import Knowledge
 from component.memory.store import Remembered
@@ -240,13 +247,25 @@ class Engine:
             is_last = one is new[-1]
             recalled = await self._remember(run, one) if recall and is_last else []
             finding = await self._scan(run, one)
-            lines.append(run.message_line(one, finding, recalled, notes=is_last))
+            overheard = await self._overheard(run, one)
+            lines.append(
+                run.message_line(one, finding, recalled, notes=is_last, overheard=overheard)
+            )
         await run.journal.add(lines)
 
     async def _scan(self, run: Run, request: TurnRequest) -> str:
         if request.taint in (None, "person"):
             return ""
         return await self._injection_check.scan(run, request.text, request.taint)
+
+    async def _overheard(self, run: Run, request: TurnRequest) -> tuple[OverheardLine, ...]:
+        """Return what others have written in the room before a message, with the findings in it."""
+        lines = run.overheard(request)
+        findings = await self._injection_check.scan_all(run, [(one.text, "room") for one in lines])
+        return tuple(
+            msgspec.structs.replace(one, finding=finding)
+            for one, finding in zip(lines, findings, strict=True)
+        )
 
     async def _take_revisions(self, run: Run, revisions: Revisions) -> None:
         revised = await revisions.take()
@@ -263,12 +282,14 @@ class Engine:
             recalled = await self._remember(run, request) if request.text else []
             finding = await self._scan(run, request)
             after = run.message_line(request, finding, recalled, notes=False)
+            kept = () if request.room is None else {one.id for one in request.room.overheard}
             message = msgspec.structs.replace(
                 before,
                 content=after.content,
                 finding=finding,
                 memories=after.memories,
                 taints=history.in_order({*before.taints, *after.taints}),
+                overheard=tuple([one for one in before.overheard if not one.id or one.id in kept]),
             )
             lines.append(Correction(turn=request.id, message=message))
             if run.journal.calls_since(request.id):
@@ -309,7 +330,7 @@ class Engine:
             return ()
         try:
             return await self._recall.recall(
-                SessionKey(agent, request.principal), request.text, self._recalled, trace=turn
+                SessionKey(agent, request.owner), request.text, self._recalled, trace=turn
             )
         except StorageError as error:
             log_failure(_log, "memories cannot be searched", error, turn=turn)
@@ -327,7 +348,7 @@ class Engine:
         }
         if not shown or self._recall is None:
             return
-        whose = SessionKey(run.ask.profile.agent, run.ask.messages[-1].principal)
+        whose = SessionKey(run.ask.profile.agent, run.ask.messages[-1].owner)
         try:
             run.memories.update(await self._recall.unchanged(whose, shown))
         except StorageError as error:

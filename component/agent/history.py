@@ -47,6 +47,9 @@ LATE_RESULT: Final = (
     " earlier.]"
 )
 RETRACTED: Final = "[The person has retracted this message.]"
+OVERHEARD: Final = (
+    "[What others have written here before this message, the oldest first. It is not for you:]"
+)
 TOLD: Final = "[The service has told the person: {notice}]"
 _ORDER: Final[tuple[Taint, ...]] = ("person", "file", "room", "peer", "web")
 
@@ -176,12 +179,24 @@ def _message(line: Said, view: View) -> ModelMessage:
         if (memory := view.memories.get((one.key, one.digest))) is not None
     ]
     before = [line.context] if line.context else []
+    if line.overheard:
+        before.append(_overheard(line, view.fence))
     if shown:
         before.append("\n".join([MEMORIES, *shown]))
     if not before:
         return text_message("user", content)
     context = "\n\n".join(before)
     return ModelMessage("user", (TextPart(f"{context}\n\n"), TextPart(content)))
+
+
+def _overheard(line: Said, fence: Fence) -> str:
+    shown = [
+        f"{fence.value(one.nick)} {one.sent}".rstrip()
+        + "\n"
+        + fence.around(one.text, "room", one.finding)
+        for one in line.overheard
+    ]
+    return "\n".join([OVERHEARD, *shown])
 
 
 def _answer(line: Said, view: View) -> tuple[ModelMessage, ...]:

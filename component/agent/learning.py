@@ -92,7 +92,9 @@ class Learning:
     def received(self, request: TurnRequest) -> None:
         """Note that a person has sent a message. Never waits."""
         key = request.session
+        # In a room, several people write; what one of them says there is not about the others.
         of_person = isinstance(request.starter, MessageStarter) and request.principal == key.who
+        of_person = of_person and request.room is None
         # The budget of another payer does not pay for facts.
         if self._idle_s and of_person and request.payer is None:
             self._due.pop(key, None)
@@ -125,7 +127,7 @@ class Learning:
         Raises ModelError, BudgetExceededError and StorageError; then nothing is stored, and the
         same messages are read again after the next conversation.
         """
-        profile = await self._profiles(key)
+        profile = await self._profiles(key, None)
         messages = await self._facts.messages(key)
         if isinstance(profile, Away) or not messages:
             return []

@@ -23,7 +23,8 @@ class Profile(Character, frozen=True, kw_only=True):
     `agent` is its localpart, or `parent/id` of a sub-agent, `above` the ancestors of a sub-agent,
     the nearest first; `title` is the name that it gives itself. Empty texts have a default.
     `zone` is the name of the person's time zone. `max_iterations` replaces the value of the
-    settings, `max_tokens` lowers their maximum for an answer. `model_of` is the agent whose own
+    settings, `max_tokens` lowers their maximum for an answer. `read_only` and `unconfirmed` are as
+    in `AgentLimits`. `model_of` is the agent whose own
     model it uses instead of that of a tier. `spawn` says whether it may have sub-agents,
     `for_admin` whether the person is an admin.
     """
@@ -41,6 +42,13 @@ class Profile(Character, frozen=True, kw_only=True):
     spawn: bool = True
     above: tuple[str, ...] = ()
     for_admin: bool = False
+    read_only: bool = False
+    unconfirmed: bool = False
+
+    @property
+    def limits(self) -> AgentLimits:
+        """What the agent may use."""
+        return AgentLimits(self.skills, self.capabilities, self.read_only, self.unconfirmed)
 
     def limited(self, limits: AgentLimits) -> "Profile":
         """Return the profile with at most the rights of another agent, which has asked for its
@@ -52,6 +60,8 @@ class Profile(Character, frozen=True, kw_only=True):
             self,
             capabilities=common(self.capabilities, limits.capabilities),
             skills=common(self.skills, limits.skills),
+            read_only=self.read_only or limits.read_only,
+            unconfirmed=self.unconfirmed or limits.unconfirmed,
         )
 
 
@@ -65,8 +75,10 @@ class Away(msgspec.Struct, frozen=True):
     begun: Profile | None = None
 
 
-Profiles: TypeAlias = Callable[[SessionKey], Awaitable[Profile | Away]]
-"""Returns the profile of an agent for a person. Raises StorageError."""
+Profiles: TypeAlias = Callable[[SessionKey, TurnRequest | None], Awaitable[Profile | Away]]
+"""Returns the profile of an agent for a person, for the turn of a request if there is one. Raises
+StorageError.
+"""
 
 
 class Voice(Protocol):

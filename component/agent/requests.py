@@ -1,13 +1,15 @@
 """Requests to agents, and their outcomes."""
 
+from collections.abc import Collection
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from component.budget.protocol import Payer
-from component.link.messages.inbound import Conversation, ReplyAddress
+from component.link.messages.inbound import Conversation, Reference, ReplyAddress
 from component.memory_directory.layout import SessionKey
 from component.policy.flows import AgentLimits
+from component.policy.globs import common
 from component.policy.taint import Taint
 from xep.jid import JID
 
@@ -57,12 +59,13 @@ Starter: TypeAlias = RequestStarter | Resumption
 
 class Overheard(msgspec.Struct, frozen=True, omit_defaults=True):
     """A message that others have written in a room before the request. `sent` is in seconds since
-    1970.
+    1970. `id` is the stanza id that the room gave it (XEP-0359), by which a moderator removes it.
     """
 
     nick: str
     text: str
     sent: float = 0.0
+    id: str = ""
 
 
 class RoomRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -77,6 +80,9 @@ class RoomRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         budget_usd: the most that all turns in the room may cost in a day; None for no limit.
         persona: the persona of the agent in the room; empty for its own.
         overheard: what others have written since the agent last answered, the oldest first.
+        name: the name of the room for people; empty for its address.
+        stanza_id: the id that the room gave the message (XEP-0359), to which the answer replies;
+            empty if it gave none.
     """
 
     occupant: str
@@ -87,6 +93,8 @@ class RoomRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     budget_usd: float | None = None
     persona: str = ""
     overheard: tuple[Overheard, ...] = ()
+    name: str = ""
+    stanza_id: str = ""
 
 
 class TurnRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -133,15 +141,63 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def session(self) -> SessionKey:
-        """The session that has the conversation's history."""
-        return SessionKey(self.agent, self.conversation.peer.bare)
+        """The session that has the conversation's history: in a room, that of the room; for private
+        messages of an occupant, one of its own.
+        """
+        peer = self.conversation.peer
+        return SessionKey(self.agent, peer.bare if self.room is None else peer)
+
+    @property
+    def owner(self) -> JID:
+        """Whose memory the turn has: that of the principal, or that of a room or of its occupant,
+        which has nothing of anybody's own.
+        """
+        return self.principal if self.room is None else self.conversation.peer
+
+    @property
+    def party(self) -> str:
+        """Who waits for the answer: the principal, or one occupant of a room, where several may
+        have the same principal.
+        """
+        room = self.room
+        if room is None:
+            return str(self.principal)
+        return f"{self.conversation.peer.bare} {room.occupant}"
+
+    @property
+    def rights(self) -> AgentLimits:
+        """The limits of the turn: `limits`, and those of the room. Nobody can confirm a call for an
+        occupant whose account is unknown.
+        """
+        room, limits = self.room, self.limits
+        if room is None:
+            return limits
+        return AgentLimits(
+            common(limits.skills, room.skills),
+            limits.capabilities,
+            limits.read_only or room.read_only,
+            limits.unconfirmed or room.account is None,
+        )
+
+    @property
+    def effective_payer(self) -> Payer | None:
+        """The budget that pays instead of those of the principal and the agent: `payer`, or that of
+        the room.
+        """
+        room = self.room
+        if room is None or self.payer is not None:
+            return self.payer
+        return Payer("room", str(self.conversation.peer.bare), room.budget_usd)
 
     @property
     def requester(self) -> JID:
-        """The address on whose behalf tools are called: the full JID of the sender, if there is
-        one.
+        """The address on whose behalf tools are called, which is asked for confirmations: the full
+        JID of the sender, if there is one. An address in a room is none: whoever has the nickname
+        next would be asked. There it is the principal.
         """
         starter = self.starter
+        if self.room is not None:
+            return self.principal
         return starter.sender if isinstance(starter, MessageStarter) else self.principal
 
     @property
@@ -167,33 +223,47 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def needs_label(self) -> bool:
-        """Whether it is still unknown who could have written the text."""
-        return self.taint is None and isinstance(self.starter, MessageStarter)
+        """Whether it is still unknown who could have written the text, and its sender can say."""
+        return self.taint is None and self.room is None and isinstance(self.starter, MessageStarter)
 
     def belongs_with(self, other: "TurnRequest") -> bool:
-        """Whether one answer can answer both: messages of one exchange with the same payer."""
+        """Whether one answer can answer both: messages of one exchange with the same payer. Other
+        occupants of a room have exchanges of their own.
+        """
         mine, its = self.reply_to, other.reply_to
         return (
             isinstance(self.starter, MessageStarter)
             and isinstance(other.starter, MessageStarter)
             and mine is not None
             and its is not None
-            and (self.principal, self.payer, mine.thread, mine.type, mine.from_)
-            == (other.principal, other.payer, its.thread, its.type, its.from_)
+            and (self.party, self.principal, self.payer, mine.thread, mine.type, mine.from_)
+            == (other.party, other.principal, other.payer, its.thread, its.type, its.from_)
         )
+
+
+def without_overheard(request: TurnRequest, ids: Collection[str]) -> TurnRequest:
+    """Return a request without these messages of others in its room; the same object if it has none
+    of them.
+    """
+    room = request.room
+    kept = () if room is None else tuple([one for one in room.overheard if one.id not in ids])
+    if room is None or len(kept) == len(room.overheard):
+        return request
+    return msgspec.structs.replace(request, room=msgspec.structs.replace(room, overheard=kept))
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """A message of an agent. `id` is the same if it is sent again.
 
     `unrequested` says that the recipient has not asked for it; it is not sent to people who want no
-    such messages.
+    such messages. `replies_to` is the message in a room that it replies to.
     """
 
     id: str
     to: ReplyAddress
     text: str
     unrequested: bool = False
+    replies_to: Reference | None = None
 
 
 def reply_to(request: TurnRequest, what: str, text: str) -> Reply | None:
@@ -207,7 +277,18 @@ def reply_to(request: TurnRequest, what: str, text: str) -> Reply | None:
         to=request.reply_to,
         text=text,
         unrequested=not isinstance(request.starter, MessageStarter),
+        replies_to=_answered(request),
     )
+
+
+def _answered(request: TurnRequest) -> Reference | None:
+    """Return the message to which an answer in a room replies, for all who read it there."""
+    starter, room, to = request.starter, request.room, request.reply_to
+    if not isinstance(starter, MessageStarter) or room is None or not room.stanza_id:
+        return None
+    if to is None or to.type != "groupchat":
+        return None
+    return Reference(room.stanza_id, is_ours=False, author=str(starter.sender))
 
 
 OutcomeKind = Literal[

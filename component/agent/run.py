@@ -8,7 +8,7 @@ import msgspec
 
 from component.agent import prompt
 from component.agent.completions import Guard, Verdict
-from component.agent.history import MadeBlocks, View, in_order, read_taints
+from component.agent.history import MadeBlocks, View, in_order, read_taints, shortened
 from component.agent.protocol import Caller, Profile, ToolResult, Waiting
 from component.agent.requests import MessageStarter, Starter, TurnRequest
 from component.agent.sentences import GOES_ON, WAITS_FOR_PERSON
@@ -20,6 +20,7 @@ from component.conversations.lines import (
     Correction,
     Line,
     Note,
+    OverheardLine,
     Resulted,
     Said,
     ShownMemory,
@@ -47,6 +48,10 @@ if TYPE_CHECKING:
 _NOTIFIED: Final = "The person was told, by a notification:"
 _LONGEST_RESULT: Final = 4_000
 """Maximum number of characters of results that are an answer."""
+_MOST_OVERHEARD: Final = 50
+_OVERHEARD_CHARACTERS: Final = 16_384
+_LONGEST_OVERHEARD: Final = 2_000
+"""The maximum numbers of messages of others before a message in a room, and of their characters."""
 
 
 def _ignore(_sentence: str) -> None:
@@ -92,15 +97,18 @@ class Journal:
         left_out: whether there are lines between the summary and these that were not read.
         derived: the blocks that were made of `lines` by earlier turns.
         ids: the turn, and the messages that joined it.
+        asker: identifies the occupant who asks, in a room: what all others have written there is
+            not that person's. Empty elsewhere.
     """
 
-    def __init__(self, sessions: Sessions, key: SessionKey, turn: str) -> None:
+    def __init__(self, sessions: Sessions, key: SessionKey, turn: str, asker: str = "") -> None:
         self.summary: Summary | None = None
         self.lines: list[Line] = []
         self.costs: list[int] = []
         self.left_out = False
         self.derived: dict[Any, MadeBlocks] = {}
         self.ids: list[str] = [turn]
+        self.asker = asker
         self._sessions = sessions
         self._key = key
         self._turn = turn
@@ -164,7 +172,8 @@ class Journal:
         return [
             (one, line)
             for one in messages
-            if (line := stored.get(one.id)) is not None and line.content != one.text
+            if (line := stored.get(one.id)) is not None
+            and (line.content != one.text or _has_removed(one, line))
         ]
 
     def calls_since(self, message: str) -> list[Called]:
@@ -213,14 +222,51 @@ class Journal:
         return [
             line.content
             for line in self._said()
-            if line.role == "user" and line.taint in (None, "person")
+            if line.role == "user" and line.taint in (None, "person") and self._is_theirs(line)
         ]
+
+    def _is_theirs(self, line: Said) -> bool:
+        """Whether the one who asks has sent a message."""
+        return not self.asker or line.sender == self.asker
+
+    def _turns_of_asker(self) -> set[str | None]:
+        said = (*self._said(), *self._above)
+        return {
+            one.turn
+            for one in said
+            if isinstance(one, Said) and one.role == "user" and self._is_theirs(one)
+        }
+
+    @property
+    def has_others(self) -> bool:
+        """Whether the prompt has what other occupants of a room have written, or what the agent
+        has done for them. A summary may have anything.
+        """
+        if not self.asker:
+            return False
+        theirs = self._turns_of_asker()
+        return self.summary is not None or any(
+            line.turn not in theirs for line in self.shown() if not isinstance(line, Note)
+        )
+
+    def known_as(self, nick: str) -> set[str | None]:
+        """Return the senders in a room that have had this nickname."""
+        return {line.sender for line in self._said() if line.nick == nick}
+
+    def ids_in_room(self) -> set[str]:
+        """Return the ids that the room gave the messages in the prompt."""
+        said = self._said()
+        found = {one.id for line in said for one in line.overheard}
+        return (found | {line.stanza_id for line in said}) - {""}
 
     def returned(self) -> list[tuple[str, str]]:
         """What tools have returned that no stranger has written, each with the tool's name, of what
         the model is shown.
         """
         lines = self.shown()
+        if self.asker:
+            theirs = self._turns_of_asker()
+            lines = [line for line in lines if line.turn in theirs]
         names = {(line.turn, line.id): line.name for line in lines if isinstance(line, Called)}
         return [
             (names[line.turn, line.id], line.content)
@@ -327,7 +373,14 @@ class Journal:
 
     def taints(self) -> set[Taint]:
         """The taints of all lines in the prompt."""
-        return read_taints(self.shown() + ([self.summary] if self.summary else []))
+        found = read_taints(self.shown() + ([self.summary] if self.summary else []))
+        return found | {"room"} if self.has_others else found
+
+
+def _has_removed(request: TurnRequest, line: Said) -> bool:
+    """Whether a message that the line shows before its own was removed from the request since."""
+    kept = () if request.room is None else {one.id for one in request.room.overheard}
+    return any(one.id and one.id not in kept for one in line.overheard)
 
 
 def _plain(text: str) -> str:
@@ -458,14 +511,15 @@ class Run:
         profile = ask.profile
         self.ask = ask
         self.model = model
-        self.journal = Journal(sessions, ask.key, ask.id)
-        self.guard = Guard(profile.max_iterations or loop.max_iterations, loop.same_call)
         request = ask.messages[0]
+        asker = "" if request.room is None else request.room.occupant
+        self.journal = Journal(sessions, ask.key, ask.id, asker)
+        self.guard = Guard(profile.max_iterations or loop.max_iterations, loop.same_call)
         self.spender = Spender(
             (profile.agent, *profile.above),
             request.principal,
             ask.paid_by or ask.id,
-            request.payer,
+            request.effective_payer,
             request.budget_usd,
         )
         self.taints: set[Taint] = {one.taint for one in ask.messages if one.taint is not None}
@@ -496,6 +550,8 @@ class Run:
             resumed=[one.id for one in ask.messages] if resumed else (),
         )
         self.fence = Fence(self.journal.fence)
+        if self.journal.has_others:
+            self.taints.add("room")
         rounds, results = self.journal.rounds(), self.journal.results()
         self.rounds = self.guard.asked = len(rounds)
         for calls in rounds:
@@ -515,26 +571,33 @@ class Run:
         recalled: Sequence[tuple[Remembered, str]],
         *,
         notes: bool,
+        overheard: tuple[OverheardLine, ...] = (),
     ) -> Said:
         """Make the line of a message, including its context in the prompt.
 
         `finding` is what the scanner has found in it, `recalled` the memories that match it. With
-        `notes`, the context has the notes on the person if they have changed.
+        `notes`, the context has the notes on the person if they have changed. `overheard` is what
+        others have written in the room before it.
         """
-        profile, fence = self.ask.profile, self.fence
-        shown = [prompt.context(profile, fence, request, datetime.fromtimestamp(time(), UTC))]
+        profile, fence, room = self.ask.profile, self.fence, request.room
+        now = datetime.fromtimestamp(time(), UTC)
+        is_other = room is not None and bool(self.journal.known_as(room.nick) - {room.occupant})
+        shown = [prompt.context(profile, fence, request, now, is_other=is_other)]
         digest = prompt.notes_digest(profile)
         changed = notes and digest != (self.journal.notes or prompt.NO_NOTES)
         if changed:
             shown.append(prompt.notes(profile, fence))
         self.memories.update(((one.key, one.digest), one) for one, _ in recalled)
         taints = {one.taint for one, _ in recalled if one.taint is not None} | {*request.taints}
+        if overheard:
+            taints.add("room")
         self.taints |= taints
+        sender = str(request.principal) if room is None else room.occupant
         return Said(
             role="user",
             content=request.text,
             msg_id=request.msg_id,
-            sender=str(request.principal) if isinstance(request.starter, MessageStarter) else None,
+            sender=sender if isinstance(request.starter, MessageStarter) else None,
             operator=request.operator,
             turn=request.id,
             taint=request.taint,
@@ -549,7 +612,28 @@ class Run:
             notes=digest if changed else "",
             fence=fence.word,
             finding=finding,
+            nick="" if room is None else room.nick,
+            stanza_id="" if room is None else room.stanza_id,
+            overheard=overheard,
         )
+
+    def overheard(self, request: TurnRequest) -> list[OverheardLine]:
+        """Return what others have written in the room before a message, without what the prompt has
+        already: the latest, up to so many characters.
+        """
+        room, left = request.room, _OVERHEARD_CHARACTERS
+        found: list[OverheardLine] = []
+        known = self.journal.ids_in_room()
+        for one in reversed(() if room is None else room.overheard[-_MOST_OVERHEARD:]):
+            if one.id in known:
+                continue
+            text = shortened(one.text, _LONGEST_OVERHEARD)
+            left -= len(text)
+            if left < 0:
+                break
+            sent = f"at {datetime.fromtimestamp(one.sent, UTC):%Y-%m-%d %H:%M} UTC"
+            found.append(OverheardLine(one.nick, text, sent if one.sent else "", one.id))
+        return found[::-1]
 
     def caller(self) -> Caller:
         """Return the caller of the turn's tools, with the current taints."""
@@ -595,7 +679,9 @@ class Run:
         """Return the first message of the prompt."""
         if not self._instructions:
             profile, who = self.ask.profile, self.ask.key.who
-            self._instructions = prompt.instructions(profile, self.fence, who)
+            self._instructions = prompt.instructions(
+                profile, self.fence, who, self.ask.messages[0].room
+            )
         return self._instructions
 
     def notify(self, sentence: str) -> None:

@@ -18,6 +18,7 @@ _ORIGINS: Final = {
     "peer": "another agent",
     "web": "the web",
     "file": "a file",
+    "room": "another person in this room",
 }
 
 

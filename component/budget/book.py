@@ -114,6 +114,8 @@ class BudgetBook:
         self._day = ""
         self._holder = system.token_hex(16)
         self._allotments: dict[Key, Allotment] = {}
+        self._rooms: dict[str, Budget] = {}
+        """The budgets of rooms that have paid since the start."""
         self._in_vain: dict[Key, float] = {}
         """When the other instances were last asked in vain."""
         self._unknown: set[Key] = set()
@@ -140,6 +142,9 @@ class BudgetBook:
 
     def _checked_keys(self, who: Spender, most: Amount) -> Sequence[Key]:
         """The budgets of today of a call. Raises BudgetExceededError for one that is not shared."""
+        payer = who.payer
+        if payer is not None and payer.scope == "room" and payer.usd is not None:
+            self._rooms[payer.of] = Budget(usd=payer.usd)
         keys = tuple(keys_of(who, self._today()))
         for key in keys:
             if not self._is_shared(key):
@@ -196,13 +201,19 @@ class BudgetBook:
         day = TASKS if scope == "task" else self._today()
         return self._row((day, scope, of), self._accounts.get((day, scope, of), BudgetAccount()))
 
-    async def usage(self, agent: str, principal: JID) -> Sequence[BudgetUsage]:
-        """Return the usage of a person who talks with an agent. Raises StorageError."""
-        person = str(principal.bare)
+    async def usage(
+        self, agent: str, principal: JID, room: JID | None = None
+    ) -> Sequence[BudgetUsage]:
+        """Return the usage of a person who talks with an agent, or that of the room in which they
+        talk, and that of the agent. Raises StorageError.
+        """
+        own: tuple[Scope, str] = ("principal", str(principal.bare))
+        if room is not None:
+            own = ("room", str(room.bare))
+        wanted: tuple[tuple[Scope, str], ...] = (own, ("agent", agent))
         if self._instance is None:
-            return (self.spent("principal", person), self.spent("agent", agent))
+            return tuple(self.spent(scope, of) for scope, of in wanted)
         found = {(row.scope, row.of): row for row in await self.report()}
-        wanted: tuple[tuple[Scope, str], ...] = (("principal", person), ("agent", agent))
         return tuple(
             found.get((scope, of)) or self._row((self._day, scope, of), BudgetAccount())
             for scope, of in wanted
@@ -437,6 +448,8 @@ class BudgetBook:
                 return self.limits.agents.get(of, _NO_LIMIT)
             case "principal":
                 return self.limits.principal
+            case "room":
+                return self._rooms.get(of, self.limits.principal)
             case "task":
                 return self.limits.task
         return self.limits.day
@@ -459,7 +472,8 @@ class BudgetBook:
         agent = who.agents[0] if who.agents else ""
         self._record("stopped", key, account, str(who.principal), agent, trace=who.task)
         payer = who.payer
-        is_named = (payer is not None and (payer.scope, payer.of) == (scope, of)) or (
+        is_payer = payer is not None and (payer.scope, payer.of) == (scope, of)
+        is_named = (is_payer and scope != "room") or (
             scope == "task" and (who.limit_usd, who.limit_tokens) != (None, None)
         )
         raise BudgetExceededError(exceeded_text(scope, is_named=is_named), scope, of)

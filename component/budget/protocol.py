@@ -10,22 +10,24 @@ from component.config.agents import Budget
 from component.config.kinds import defaults
 from xep.jid import JID
 
-Scope = Literal["agent", "principal", "task", "day"]
-"""The kinds of budget: those of an agent (its sub-agents included), of a principal and of everybody
-together are counted per day (UTC); that of a task, which is a turn or a durable task, from its
-start.
+Scope = Literal["agent", "principal", "room", "task", "day"]
+"""The kinds of budget: those of an agent (its sub-agents included), of a principal, of a room and
+of everybody together are counted per day (UTC); that of a task, which is a turn or a durable task,
+from its start.
 """
 
 
-class Payer(msgspec.Struct, frozen=True):
+class Payer(msgspec.Struct, frozen=True, omit_defaults=True):
     """A budget that pays for a turn instead of those of its principal and its agent.
 
-    `of` is the name of an agent or the bare JID of a principal; it is empty if `scope` is `day`:
-    then only the total budget pays, which every call counts against.
+    `of` is the name of an agent or the bare JID of a principal or a room; it is empty if `scope` is
+    `day`: then only the total budget pays, which every call counts against. `usd` is the limit of
+    a room, in US dollars a day; without one it has that of a principal.
     """
 
-    scope: Literal["agent", "principal", "day"]
+    scope: Literal["agent", "principal", "room", "day"]
     of: str = ""
+    usd: float | None = None
 
 
 class Spender(msgspec.Struct, frozen=True):
@@ -152,4 +154,9 @@ def exceeded_text(scope: Scope, *, is_named: bool = False) -> str:
             )
         case "agent":
             return "I can't answer this today, because it would exceed my daily budget."
+        case "room":
+            return (
+                "I can't answer here any more today, because the daily budget of this room is used"
+                " up. It is renewed at midnight (UTC)."
+            )
     return "I can't answer this today, because it would exceed the daily budget of this service."

@@ -239,7 +239,7 @@ def is_used_sub_agent(layout: Layout, folder: Path, unanswered: Collection[Sessi
     """Whether a sub-agent may continue, because it works for one of these unanswered turns."""
     return any(
         folder.parent == layout.agent_directory(key.agent) / SUB_AGENTS
-        and os.path.lexists(folder / file_name(str(key.who.bare)))
+        and os.path.lexists(folder / file_name(str(key.who)))
         for key in unanswered
     )
 

@@ -61,12 +61,34 @@ class ShownMemory(msgspec.Struct, frozen=True, omit_defaults=True):
     finding: str = ""
 
 
+class OverheardLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A message of others that the agent has read in a room before one that was for it.
+
+    Attributes:
+        nick: the nickname of its author.
+        text: its text.
+        sent: when it was sent, as the prompt shows it.
+        id: the stanza id that the room gave it.
+        finding: the finding of the scanner in it.
+    """
+
+    nick: str
+    text: str
+    sent: str = ""
+    id: str = ""
+    finding: str = ""
+
+
 class Said(msgspec.Struct, frozen=True, tag="message", omit_defaults=True, kw_only=True):
     """A message of a person or of the agent.
 
     Attributes:
         ts: a time of RFC 3339.
-        sender: the sender, if it is not the agent.
+        sender: the sender, if it is not the agent: a bare JID, or what identifies an occupant of a
+            room.
+        nick: the nickname of the sender in a room.
+        stanza_id: the id that the room gave the message.
+        overheard: what others have written in the room before it.
         turn: the turn that it belongs to; a field of this project.
         final: marks the answer that ends a turn. Tokens and US dollars are those of its model call.
         taint: the taint of a message.
@@ -108,6 +130,9 @@ class Said(msgspec.Struct, frozen=True, tag="message", omit_defaults=True, kw_on
     fence: str = ""
     finding: str = ""
     notice: str = ""
+    nick: str = ""
+    stanza_id: str = ""
+    overheard: tuple[OverheardLine, ...] = ()
 
     @property
     def sent_text(self) -> str:

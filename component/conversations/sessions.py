@@ -214,7 +214,7 @@ class Sessions:
         files.make_folder(self.layout.root, path.parent)
 
         def first() -> bytes:
-            return encode_line(Header(version=1, created=rfc3339(now), jid=str(key.who.bare)))
+            return encode_line(Header(version=1, created=rfc3339(now), jid=str(key.who)))
 
         return files.append(path, data, first=first, sync=sync)
 

@@ -3,9 +3,9 @@ of the file.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -30,6 +30,8 @@ from component.models.messages import OpaquePart, TextPart
 _BLOCK = 1 << 15  # bytes read at a time
 _REPORTED = 20  # damaged lines that are reported for one read
 _BYTES_PER_TOKEN = 4  # of opaque parts, about
+_FENCE_TOKENS: Final = 24
+"""About how many tokens the fence around a text of others takes."""
 _SEARCHED = 1 << 20  # bytes before the lines of the budget that are searched for a summary
 
 
@@ -65,6 +67,7 @@ def _tokens_of(line: Line, count: Callable[[str], int]) -> int:
         case Said():
             context = count(line.context) if line.context else 0
             context += sum(one.size for one in line.memories) // _BYTES_PER_TOKEN
+            context += sum(count(one.nick + one.text) + _FENCE_TOKENS for one in line.overheard)
             text = line.sent_text if line.notice else line.content
             return count(text) + context + _opaque_bytes(line.parts) // _BYTES_PER_TOKEN + 4
         case Resulted(content=content, shown=int() as shown):
@@ -233,6 +236,25 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     left_out: bool = False
     archived: Path | None = None
     derived: dict[Any, Any] = msgspec.field(default_factory=dict)
+
+    def without_messages(self, ids: Collection[str], turns: Collection[str]) -> list[StoredLine]:
+        """Return the corrections that remove messages of a room by these ids, except for those of
+        the turns `turns`.
+        """
+        earlier = () if self.summary is None else self.summary.requests
+        found: list[StoredLine] = []
+        for line in (*earlier, *self.lines):
+            if not isinstance(line, Said) or line.role != "user" or line.turn is None:
+                continue
+            kept = tuple([one for one in line.overheard if one.id not in ids])
+            is_removed = not {line.stanza_id, line.msg_id or ""}.isdisjoint(ids)
+            if line.turn in turns or not (is_removed or len(kept) < len(line.overheard)):
+                continue
+            said = msgspec.structs.replace(line, overheard=kept)
+            if is_removed:
+                said = msgspec.structs.replace(said, content="", finding="", memories=())
+            found.append(Correction(turn=line.turn, message=said))
+        return found
 
 
 class CachedTail:

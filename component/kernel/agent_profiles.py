@@ -9,6 +9,7 @@ import msgspec
 
 from component.agent.protocol import Away, Profile
 from component.agent.registry import Agents
+from component.agent.requests import TurnRequest
 from component.config import Settings
 from component.config.agents import AgentEntry
 from component.config.llm import Tier
@@ -107,9 +108,11 @@ class AgentProfiles:
         for models in (*self._given_up, self._models):
             await models.aclose()
 
-    async def profile(self, key: SessionKey, *, received: bool = True) -> Profile | Away:
-        """Return the profile of an agent for a person, or why it does not answer. Raises
-        StorageError.
+    async def profile(
+        self, key: SessionKey, request: TurnRequest | None = None, *, received: bool = True
+    ) -> Profile | Away:
+        """Return the profile of an agent for a person, or for a request in a room, or why it does
+        not answer. Raises StorageError.
 
         `received` says that it is for a message, which makes an idle agent active.
         """
@@ -119,10 +122,10 @@ class AgentProfiles:
         if entry is None:
             return Away(away or "There is no such agent.")
         if away is None:
-            return await self._profile(key, entry)
+            return await self._profile(key, entry, request)
         known = self._agents.get(key.agent)
         if known is not None and known.state == "paused":
-            return Away(away, begun=await self._profile(key, entry))
+            return Away(away, begun=await self._profile(key, entry, request))
         return Away(away)
 
     async def described(self, key: SessionKey) -> tuple[Model, tuple[str, ...]]:
@@ -135,8 +138,12 @@ class AgentProfiles:
             return self.model("standard"), character.sources
         return self.model(*_model_of(entry, persona)), character.sources
 
-    async def _profile(self, key: SessionKey, entry: AgentEntry) -> Profile:
-        persona, character = await self._character(key, entry)
+    async def _profile(
+        self, key: SessionKey, entry: AgentEntry, request: TurnRequest | None
+    ) -> Profile:
+        room = None if request is None else request.room
+        principal = key.who if request is None or room is None else request.principal
+        persona, character = await self._character(key, entry, "" if room is None else room.persona)
         tier, model_of = _model_of(entry, persona)
         profile = Profile(
             **msgspec.structs.asdict(character),
@@ -150,7 +157,7 @@ class AgentProfiles:
             skills=entry.skills,
             max_iterations=entry.max_iterations,
             spawn=entry.spawn,
-            for_admin=key.who.bare in self._admins,
+            for_admin=key.who in self._admins,
         )
         if persona is None:
             return profile
@@ -158,14 +165,14 @@ class AgentProfiles:
             profile,
             skills=profile.skills
             if persona.skills is None
-            else narrowed(persona.skills, profile.skills, self._view(key.who).names()),
+            else narrowed(persona.skills, profile.skills, self._view(principal).names()),
             max_tokens=persona.max_tokens_per_message,
         )
 
     async def _character(
-        self, key: SessionKey, entry: AgentEntry | None
+        self, key: SessionKey, entry: AgentEntry | None, named: str = ""
     ) -> tuple[Persona | None, Character]:
-        persona = await self._memories.personas.active(key)
+        persona = await self._memories.personas.active(key, named)
         folder = None if persona is None else persona.folder
         return persona, await self._memories.workspace.read(key, persona=folder, declared=entry)
 

@@ -63,6 +63,7 @@ class AgentSubsystem:
         profiles: how each agent is for a person.
         budgets: what models may cost, and have cost.
         dialogue: asks people questions about a persona that they define.
+        speech: sends what agents say.
 
     Raises ModelRefusedError: what a model needs is not installed; ScannerError: the scanner of the
     settings cannot be used.
@@ -124,13 +125,14 @@ class AgentSubsystem:
             model_calls,
             idle_s=settings.memory.learn_after_mins * 60,
         )
+        self.speech = Speech(stream.messenger, stream.is_connected, contacts.may_write)
         self.conversations = Conversations(
             engine=engine,
             storage=storage,
             home=environment.home,
             ports=ConversationPorts(
                 profiles=self.profiles.profile,
-                voice=Speech(stream.messenger, stream.is_connected, contacts.may_write),
+                voice=self.speech,
                 persons=contacts.persons,
                 received=self._learning.received,
                 stream=lambda: stream.connected_since,

@@ -277,9 +277,11 @@ class Kernel:
         # Imported only where there is a model: a service without one starts faster.
         from component.kernel.agents import AgentSubsystem  # noqa: PLC0415
 
-        return AgentSubsystem(
+        agents = AgentSubsystem(
             self.environment, self.stream, self.contacts, self.tasks, self.zones.of
         )
+        agents.speech.in_room = self.rooms.may_speak
+        return agents
 
     async def forget_person(self, agent: str, person: JID) -> None:
         """Delete the rows of a person. Raises StorageError."""

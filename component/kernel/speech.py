@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 import structlog
@@ -10,13 +10,19 @@ import structlog
 from component import system
 from component.agent.requests import Reply
 from component.link.messages.delivery import Delivery
-from component.link.messages.inbound import ReplyAddress
+from component.link.messages.inbound import Conversation, ReplyAddress
 from component.link.messages.messenger import Messenger
-from component.link.messages.outbound import ChatState, OutboundMessage, Text, conversation_with
+from component.link.messages.outbound import ChatState, OutboundMessage, Text
 from component.link.messages.styling import styled
 from xep.jid import JID
+from xep.reactions import Reactions
 
 _log = structlog.get_logger("component.message")
+
+InRoom: TypeAlias = Literal["speaks", "silent", "joins"]
+"""Whether an agent can write in a room: `silent` if it has left, was removed or has no voice;
+`joins` if that is not known yet, because it is on its way into the room.
+"""
 
 _ID_BYTES: Final = 16
 
@@ -38,6 +44,9 @@ class Speech:
         messenger: sends messages.
         connected: whether there is a stream.
         may_write: whether an agent may send unsolicited messages to a contact.
+
+    Attributes:
+        in_room: returns whether an agent can write in a room now. The kernel sets it.
     """
 
     def __init__(
@@ -49,6 +58,7 @@ class Speech:
         self._messenger = messenger
         self._connected = connected
         self._may_write = may_write
+        self.in_room: Callable[[JID, JID], InRoom] = lambda _agent, _room: "speaks"
         self._said: deque[_Said] = deque()  # replies that the server may not have handled
 
     def say(self, reply: Reply) -> bool:
@@ -58,6 +68,18 @@ class Speech:
         """
         if not self._connected():
             return False
+        if reply.to.type == "groupchat" or reply.to.is_occupant:
+            room = JID.parse(reply.to.to).bare
+            state = self.in_room(reply.to.from_, room)
+            if state == "joins":
+                return False
+            if state == "silent":
+                _log.info(
+                    "an answer is dropped: the agent cannot write in the room",
+                    reply=reply.id,
+                    room=str(room),
+                )
+                return True
         if reply.unrequested and not self._may_write(reply.to.from_, JID.parse(reply.to.to)):
             _log.info("an answer is withheld: its recipient wants no messages", reply=reply.id)
             return True
@@ -71,9 +93,20 @@ class Speech:
 
         Other clients would get an empty message, which servers store for absent users.
         """
-        if to.shows_states and self._connected():
+        if to.shows_states and to.type != "groupchat" and self._connected():
             message = _message(to, system.token_hex(_ID_BYTES), "composing" if on else "paused")
             self._messenger.send(msgspec.structs.replace(message, stored=False))
+
+    def acknowledge(self, to: ReplyAddress, id_: str, *emoji: str) -> None:
+        """React to a message (XEP-0444), by the id that the room gave it in a room; without an
+        emoji, withdraw the reaction. Never waits; it is lost if there is no stream.
+        """
+        if self._connected():
+            message = _message(to, system.token_hex(_ID_BYTES), "active")
+            reaction = Reactions(id=id_, emoji=emoji)
+            self._messenger.send(
+                msgspec.structs.replace(message, payloads=(reaction,), stored=True, chat_state=None)
+            )
 
     def waits(self) -> bool:
         """Return whether some replies may not have reached the server."""
@@ -111,14 +144,18 @@ class Speech:
                 parts=(Text(styled(reply.text)),),
                 must_arrive=True,
                 asks_for_reports=reply.to.type == "chat",
+                replies_to=reply.replies_to,
             )
         )
 
 
 def _message(to: ReplyAddress, identifier: str, state: ChatState) -> OutboundMessage:
+    peer, in_room = JID.parse(to.to), to.type == "groupchat"
     return OutboundMessage(
         id=identifier,
-        conversation=conversation_with(to.from_, JID.parse(to.to), to.thread),
+        conversation=Conversation(
+            to.from_.bare, peer if to.is_occupant else peer.bare, in_room=in_room, thread=to.thread
+        ),
         to=to,
-        chat_state=state if to.shows_states else None,
+        chat_state=state if to.shows_states and not in_room else None,
     )

@@ -51,7 +51,8 @@ _RESERVED = frozenset(
 class SessionKey(msgspec.Struct, frozen=True):
     """An agent, and a person or a room: the key of a conversation and of private memories.
 
-    `agent` is the localpart of an agent, or of a sub-agent `parent/id`; `who` a bare JID.
+    `agent` is the localpart of an agent, or of a sub-agent `parent/id`; `who` a bare JID, or the
+    full one of an occupant of a room, whose resource identifies the occupant.
     """
 
     agent: str
@@ -110,7 +111,7 @@ class Layout:
         return self.folder(key) / "personas"
 
     def _make_folder(self, key: SessionKey) -> Path:
-        return self.agent_directory(key.agent) / file_name(str(key.who.bare))
+        return self.agent_directory(key.agent) / file_name(str(key.who))
 
 
 @functools.lru_cache(maxsize=1024)

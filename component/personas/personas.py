@@ -75,12 +75,16 @@ class Personas:
             ),
         )
 
-    async def active(self, key: SessionKey) -> Persona | None:
+    async def active(self, key: SessionKey, named: str = "") -> Persona | None:
         """Return the persona of an agent for a person: the chosen one, else that of the agent's
         declaration or, for `assistant`, of personas.default. None for a sub-agent, and if the
         package does not exist or is not allowed (any more). Raises MemoryStoreError.
+
+        `named` is the id of the one that the settings of a room name, before the others.
         """
-        return await self._texts.cached((_CHOICE, key), lambda reader: self._active(reader, key))
+        return await self._texts.cached(
+            (_CHOICE, key, named), lambda reader: self._active(reader, key, named)
+        )
 
     async def choose(self, key: SessionKey, chosen: str | None) -> Persona | None:
         """Store the choice of a person, by id or name; None for the default. Return the persona
@@ -117,9 +121,13 @@ class Personas:
             return f"There is a persona {name!r} for all already. Take another name."
         return None
 
-    def _active(self, reader: TextReader, key: SessionKey) -> Persona | None:
+    def _active(self, reader: TextReader, key: SessionKey, named: str) -> Persona | None:
         if "/" in key.agent:
             return None
+        if named:
+            found = self._for_all(reader, named)
+            if (persona := self._usable(found, named, key.who)) is not None:
+                return persona
         folder = self._layout.folder(key)
         if reader.has_folder(folder):
             chosen = (reader.text(folder / _CHOICE) or "").strip()
@@ -130,12 +138,11 @@ class Personas:
         default = self._defaults.get(key.agent)
         if not default:
             return None
-        found = (
-            self._package(reader, self._layout.personas / default)
-            if re.fullmatch(ID, default)
-            else None
-        )
-        return self._usable(found, default, key.who)
+        return self._usable(self._for_all(reader, default), default, key.who)
+
+    def _for_all(self, reader: TextReader, name: str) -> Persona | None:
+        is_id = re.fullmatch(ID, name) is not None
+        return self._package(reader, self._layout.personas / name) if is_id else None
 
     def _usable(self, persona: Persona | None, name: str, who: JID) -> Persona | None:
         if persona is None:

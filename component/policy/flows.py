@@ -20,15 +20,27 @@ TRUSTED: frozenset[Taint] = frozenset(("person",))
 
 
 class AgentLimits(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an agent may use: patterns of the names of skills, and of their capabilities."""
+    """What an agent may use: patterns of the names of skills, and of their capabilities.
+
+    `read_only` says that it may use only skills that only read. `unconfirmed` says that it is not
+    known who asks, so that nobody can confirm a call as the one who has asked.
+    """
 
     skills: tuple[str, ...] = ("*",)
     capabilities: tuple[str, ...] = ("*",)
+    read_only: bool = False
+    unconfirmed: bool = False
 
-    def refusal(self, skill: str, capabilities: Iterable[str]) -> str | None:
-        """Return the sentence why the agent must not use a skill; None if it may."""
+    def refusal(
+        self, skill: str, capabilities: Iterable[str], *, read_only: bool = False
+    ) -> str | None:
+        """Return the sentence why the agent must not use a skill; None if it may. `read_only` says
+        whether the skill only reads.
+        """
         if pattern(self.skills).fullmatch(skill) is None:
             return f"The skill {skill} is not among the skills of this agent."
+        if self.read_only and not read_only:
+            return f"{skill} must not be used here, because it does more than read."
         missing = covers(self.capabilities, capabilities)
         return None if missing is None else lacks(skill, missing)
 

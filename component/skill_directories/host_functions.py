@@ -143,7 +143,7 @@ class _Functions:
             handlers[HttpRequest] = self._request
         if said.memory_read or said.memory_write:
             storage = self._services.storage
-            handlers |= SkillMemory(storage, self._skill, context.principal, said).handlers
+            handlers |= SkillMemory(storage, self._skill, context.owner, said).handlers
         if said.xmpp:
             handlers[SendMessage] = self._send
         return HostFunctions(self._skill, partial(_write_log, self._skill), handlers)

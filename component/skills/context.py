@@ -73,7 +73,8 @@ class Context:
     outside the service. `is_stored` says whether the task was stored before this run, so that an
     earlier run may have done something. `taints` are the sources of the texts that the agent's
     model has read, if a model calls the skill, `limits` what that agent may use, and `trace` links
-    the audit events of its turn.
+    the audit events of its turn. `room` is the room in which the agent was asked, or the occupant
+    who asked in private; empty elsewhere.
 
     `http`, `memory`, `xmpp`, `llm` and `has_credential` need a capability that the manifest of the
     skill (or `@skill(capabilities=…)` of a module) declares. CapabilityMissing names the one that
@@ -94,6 +95,7 @@ class Context:
     lang: str = ""
     deadline: datetime | None = None
     is_stored: bool = True
+    room: str = ""
     host: dataclasses.InitVar[Host | None] = None
     _host: Host = dataclasses.field(init=False)
     _functions: HostFunctions | None = dataclasses.field(init=False, default=None)
@@ -109,6 +111,13 @@ class Context:
     def key(self) -> str:
         """The idempotency key of this call: the same if it is run again after an interruption."""
         return self._host.key
+
+    @property
+    def owner(self) -> str:
+        """Whose memory and files the call uses: those of the principal, or those of a room, which
+        has nothing of anybody's own.
+        """
+        return self.room or self.principal
 
     def limited(self, capabilities: Capabilities) -> Context:
         """Return the context of the same call with the use of models that is approved. For what

@@ -43,6 +43,10 @@ _CHOSEN: Final = (
     " in the person's own messages. If the person needs this, tell them the exact value, and ask"
     " them to write it in a message."
 )
+_UNKNOWN: Final = (
+    "{skill} needs a confirmation, and the account of the person who asks is not known here, so"
+    " that nobody can give it. Tell the person to ask you directly, outside of this room."
+)
 _BY_RULE: Final = "{skill} must not be used after reading text written by strangers."
 _BY_CHILD: Final = (
     "{skill} was not started. The model that asked for this has read text of strangers, and what a"
@@ -62,6 +66,10 @@ class NotPermitted(StanzaError):  # noqa: N818 - the name says what happened
 
     def __init__(self, text: str) -> None:
         super().__init__("not-allowed", text)
+
+
+class Unconfirmed(NotPermitted):
+    """It is not known who asks, so that nobody can confirm the call."""
 
 
 class Gate:
@@ -140,7 +148,9 @@ class Gate:
         context = request.caller_context
         if context is THE_CALLER:
             return request
-        refusal = context.limits.refusal(skill.name, skill.capabilities)
+        refusal = context.limits.refusal(
+            skill.name, skill.capabilities, read_only=skill.annotations.read_only
+        )
         if refusal is not None:
             self._record(request, "capability", "refused", refusal)
             raise NotPermitted(refusal)
@@ -271,6 +281,7 @@ class Approvers:
             return None
         if request.delegation is not None:
             return self._of_delegated(request, skill)
+        self._check_known(request, skill)
         return self._confirmation(request, skill, self._known(request.principal, request.requester))
 
     async def find(self, request: Request, skill: Skill) -> Confirmation | None:
@@ -281,12 +292,20 @@ class Approvers:
         """
         if request.delegation is not None:
             return self._of_delegated(request, skill) if self.needed(request, skill) else None
+        self._check_known(request, skill)
         found = self._confirmation(request, skill, None) if self.needed(request, skill) else None
         if isinstance(found, Unknown):
             person = await self._is_person(request.principal, request.requester, request.target)
             found = self._confirmation(request, skill, person)
         assert not isinstance(found, Unknown)
         return found
+
+    def _check_known(self, request: Request, skill: Skill) -> None:
+        """Raise StanzaError if it is not known who asks, and only that person could confirm."""
+        if not request.caller_context.limits.unconfirmed or not self.needed(request, skill):
+            return
+        if not self._asking(skill.name).approvers:
+            raise Unconfirmed(_UNKNOWN.format(skill=skill.name))
 
     def _of_delegated(self, request: Request, skill: Skill) -> Confirmation | None:
         """Return who has to confirm delegated work: the approvers of the skill, else the agent that
@@ -326,6 +345,8 @@ def _is_own(request: Request, skill: Skill) -> bool:
     """
     context = request.caller_context
     if context.asker == "misled model" or context.unrequested or context.operator:
+        return False
+    if context.limits.unconfirmed:
         return False
     if not TRUSTED.issuperset(context.taints) or request.origin in ("child", "trigger"):
         return False

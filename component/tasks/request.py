@@ -54,7 +54,8 @@ class CallerContext(msgspec.Struct, frozen=True, omit_defaults=True):
     `chosen` names the parameters that the authors of these texts may have chosen, and `reserved`
     those with a value that must be the principal's own and is not. `limits` are those of the agent,
     for calls of its model. `unrequested` says that the principal has not asked for it: a schedule,
-    an event or an operator has started it.
+    an event or an operator has started it. `room` is the room in which it was asked for, or the
+    occupant who has asked in private: the memory of that is used, and not the principal's.
     """
 
     agent: str
@@ -68,6 +69,7 @@ class CallerContext(msgspec.Struct, frozen=True, omit_defaults=True):
     limits: AgentLimits = AgentLimits()
     unrequested: bool = False
     reserved: tuple[str, ...] = ()
+    room: JID | None = None
 
 
 THE_CALLER: Final = CallerContext("")

@@ -149,6 +149,7 @@ def context_of(
         taints=caller.taints,
         limits=caller.limits,
         trace=caller.trace,
+        room="" if caller.room is None else str(caller.room),
         address=str(request.target),
         task=task,
         paid_by=task if caller.budget is None else caller.budget.task,

@@ -29,7 +29,7 @@ from component.policy.taint import Taint
 from component.skills import File, Skill, View
 from component.skills.spec import OPTIONAL
 from component.tasks.admission import ANSWERS
-from component.tasks.gate import Gate, NotPermitted
+from component.tasks.gate import Gate, NotPermitted, Unconfirmed
 from component.tasks.outputs import part_of, text_of
 from component.tasks.refusals import with_help
 from component.tasks.request import CallerContext, Request
@@ -111,9 +111,7 @@ class ToolExecutor:
         self._confirmations = confirmations
         self._timeout_s = timeout_s
         self._described: LRUCache[bytes, Tool] = LRUCache(_MOST_DESCRIBED)
-        self._offered: LRUCache[tuple[View, tuple[str, ...], tuple[str, ...]], _Offered] = LRUCache(
-            _MOST_OFFERED
-        )
+        self._offered: LRUCache[tuple[View, AgentLimits], _Offered] = LRUCache(_MOST_OFFERED)
         self._others: dict[str, dict[bytes, Skill]] = {}
         """What each agent and its sub-agents were offered since the start and the operator has not
         described, by digest. What is withdrawn stays: the model may have said what it should do.
@@ -123,7 +121,11 @@ class ToolExecutor:
         """Return the skills that both the principal and the agent may use."""
         offered, view = self._offered_to(caller), self._view(caller.request.principal)
         found = [name for name in caller.found if name in offered.searched]
-        skills = [skill for name in found if (skill := view.get(name)) is not None]
+        skills = [
+            skill
+            for name in found
+            if (skill := view.get(name)) is not None and _may_use(caller.profile, skill)
+        ]
         family = self._others.setdefault(_family(caller), {})
         family.update(offered.others)
         family.update({one.digest: one for one in skills if not _is_described_here(one)})
@@ -131,7 +133,7 @@ class ToolExecutor:
 
     def _offered_to(self, caller: Caller) -> _Offered:
         view, profile = self._view(caller.request.principal), caller.profile
-        key = view, profile.skills, profile.capabilities
+        key = view, profile.limits
         if key not in self._offered:  # a view is another one after each change of the skills
             self._offered[key] = self._offer(view, profile)
         return self._offered[key]
@@ -153,7 +155,11 @@ class ToolExecutor:
             for name in names
             if name not in searched and (skill := view.get(name)) is not None
         ]
-        mine = [one for one in found if covers(profile.capabilities, one.capabilities) is None]
+        mine = [
+            one
+            for one in found
+            if covers(profile.capabilities, one.capabilities) is None and _may_use(profile, one)
+        ]
         tools = [self._tool(one) for one in mine]
         if searched:
             tools = [search_tool(agents), *(one for one in tools if one.name != NAME)]
@@ -196,7 +202,11 @@ class ToolExecutor:
         view.names()  # makes the list that is searched
         names, whole = await system.in_thread(view.ranked, words, offered.searched)
         best = [(name, view.get(name)) for name in names[: min(whole, MOST_FOUND) or MOST_FOUND]]
-        found = [(tool_name(name), skill) for name, skill in best if skill is not None]
+        found = [
+            (tool_name(name), skill)
+            for name, skill in best
+            if skill is not None and _may_use(caller.profile, skill)
+        ]
         self._record(caller, "tool-call", "done", NAME, f"{whole or len(names)} found")
         if not found:
             return found_nothing(offered.agents)
@@ -214,6 +224,8 @@ class ToolExecutor:
         if skill is None:
             return self._record(caller, "tool-call", "refused", name[:_LONGEST], "no such tool")
         missing = covers(caller.profile.capabilities, skill.capabilities)
+        if not _may_use(caller.profile, skill):
+            missing = "more than reading"
         if missing is None and pattern(caller.profile.skills).fullmatch(skill.name):
             why = "a call that cannot be decoded"
             return self._record(caller, "tool-call", "refused", skill.name, why)
@@ -300,7 +312,8 @@ class ToolExecutor:
             principal=said.principal,
             target=said.target.bare,
             json=raw,
-            thread=said.conversation.thread,
+            # What is asked about it goes to the person, and not to the room.
+            thread=said.conversation.thread if said.room is None else None,
             session=_session(caller, call_id),
             origin="tool",
             lang=said.language,
@@ -311,11 +324,12 @@ class ToolExecutor:
                 self._timeout_s,
                 caller.turn,
                 caller.operator,
-                TurnBudget(caller.paid_by or caller.turn, said.payer, said.budget_usd),
+                TurnBudget(caller.paid_by or caller.turn, said.effective_payer, said.budget_usd),
                 chosen,
-                AgentLimits(caller.profile.skills, caller.profile.capabilities),
+                caller.profile.limits,
                 unrequested=not isinstance(said.starter, MessageStarter),
                 reserved=own,
+                room=None if said.room is None else said.owner,
             ),
         )
 
@@ -325,6 +339,8 @@ class ToolExecutor:
             running = self._tasks.execute(request, taints.append)
             answer = running if isinstance(running, ANSWERS) else await running
         except NotPermitted as error:
+            if isinstance(error, Unconfirmed):  # the gate records the others
+                self._record(caller, "tool-call", "refused", skill.name, "nobody can confirm it")
             return _no(error.text, not_made=True)
         except StanzaError as error:
             self._record(caller, "tool-call", "failed", skill.name, error.condition)
@@ -402,7 +418,9 @@ class ToolExecutor:
         """
         skill = self._of_view(caller, name)
         mine = pattern(caller.profile.skills)
-        return skill if skill is not None and mine.fullmatch(skill.name) else None
+        if skill is None or not mine.fullmatch(skill.name):
+            return None
+        return skill if _may_use(caller.profile, skill) else None
 
     def _of_view(self, caller: Caller, name: str) -> Skill | None:
         view = self._view(caller.request.principal)
@@ -467,6 +485,11 @@ def tool_name(skill: str) -> str:
 def _is_described_here(skill: Skill) -> bool:
     """Whether the operator, or a person whom the model may trust, has written the description."""
     return skill.described_by in (None, *TRUSTED)
+
+
+def _may_use(profile: Profile, skill: Skill) -> bool:
+    """Whether an agent that may only read may use a skill."""
+    return not profile.read_only or skill.annotations.read_only
 
 
 def _session(caller: Caller, call_id: str) -> str:

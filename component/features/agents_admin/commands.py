@@ -185,7 +185,7 @@ class SpendingCommands:
                 "/usage works only over XMPP. The budget command shows the usage of everybody."
             )
         agent = asking.agent or self._default_agent
-        found = await self._spending.usage(agent, asking.principal)
+        found = await self._spending.usage(agent, asking.principal, asking.room)
         yours, of_all = found
         zone = "UTC" if self._zone is None else await self._zone(asking)
         now = system.now()
@@ -193,7 +193,7 @@ class SpendingCommands:
             hour=0, minute=0, second=0, microsecond=0
         )
         lines = (
-            f"Today you have used {_words(yours)}.",
+            f"Today {'you have' if asking.room is None else 'this room has'} used {_words(yours)}.",
             f"For everybody together, this agent has used {_words(of_all)}.",
             f"I start to count anew {spoken_time(renewed, now, zone)}.",
         )

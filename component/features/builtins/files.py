@@ -107,7 +107,7 @@ def _directory(context: Context, *, shared: bool) -> Path:
     agent = context.agent.partition("/")[0] or "assistant"
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", agent):
         agent = _hashed(agent)
-    return Path(agent) / ("shared" if shared else _hashed(context.principal))
+    return Path(agent) / ("shared" if shared else _hashed(context.owner))
 
 
 def _hashed(text: str) -> str:

@@ -57,6 +57,8 @@ class MemoryHomeCommands:
     async def _choose(self, asking: Asking, params: HomeParams) -> CommandResult:
         if asking.principal is None:
             raise CommandError("Only people themselves can decide this, over XMPP.")
+        if asking.room is not None:
+            raise CommandError("This works only in a conversation with me alone, not in a room.")
         whose = SessionKey(asking.agent or self._default_agent, asking.principal.bare)
         if params.choice == "allow":
             return await self._allow(whose)

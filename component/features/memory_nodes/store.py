@@ -83,8 +83,14 @@ class PepStore:
         self._address_of = address_of
         self._cipher = cipher
         self._locks: KeyLocks[SessionKey] = KeyLocks()
-        self.is_reachable, self.watch = nodes.is_reachable, nodes.watch
+        self.watch = nodes.watch
         self.past, self.settled = nodes.past, nodes.settled
+
+    def is_reachable(self, whose: SessionKey) -> bool:
+        """Whether the service can be reached now. What an agent remembers of the private messages
+        of an occupant is in files only: whoever has the nickname next could read a node.
+        """
+        return whose.who.resource is None and self._nodes.is_reachable(whose)
 
     async def get(self, whose: SessionKey, key: str) -> Item | None:
         """Return one memory by its key."""

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, Literal
 
 import anyio
 import structlog
@@ -68,6 +68,18 @@ class Rooms:
     def get(self, agent: JID, room: JID) -> Membership | None:
         """Return the membership of an agent in a room; None if it has none."""
         return self._memberships.get((agent.bare, room.bare))
+
+    def may_speak(self, agent: JID, room: JID) -> Literal["speaks", "silent", "joins"]:
+        """Return whether an agent can write in a room now: it is there and has voice. `joins` says
+        that it is on its way into the room.
+        """
+        found = self.get(agent, room)
+        if found is None or found.state == "out":
+            return "silent"
+        if found.state in ("offline", "joining"):
+            return "joins"
+        own = found.view.own
+        return "silent" if own is not None and own.role == "visitor" else "speaks"
 
     def is_room(self, address: JID) -> bool:
         """Return whether an agent is, or is to be, in the room with this address."""

@@ -55,7 +55,8 @@ class Conversation(msgspec.Struct, frozen=True):
 class ReplyAddress(msgspec.Struct, frozen=True):
     """The address for an answer. `to` is byte for byte as the server wrote it.
 
-    `shows_states` says that its client shows chat states (XEP-0085).
+    `shows_states` says that its client shows chat states (XEP-0085). `is_occupant` says that it is
+    that of an occupant of a room, for private messages (XEP-0045 §7.5).
     """
 
     to: str
@@ -63,13 +64,17 @@ class ReplyAddress(msgspec.Struct, frozen=True):
     type: Literal["chat", "normal", "groupchat", "headline"] = "chat"
     thread: str | None = None
     shows_states: bool = False
+    is_occupant: bool = False
 
 
 class Reference(msgspec.Struct, frozen=True):
-    """The message that is replied to; `is_ours` says that the agent wrote it, or may have."""
+    """The message that is replied to; `is_ours` says that the agent wrote it, or may have. `author`
+    is the address of who wrote it, if that is not the other party of the conversation.
+    """
 
     id: str
     is_ours: bool
+    author: str = ""
 
 
 class Reacted(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ from xep.hints import NoStore, Store
 from xep.jid import JID
 from xep.message_correction import Replace
 from xep.message_replies import Reply
+from xep.muc import User
 from xep.receipts import ReceiptRequest
 from xep.stanza import Message
 from xep.stanza_ids import OriginId
@@ -114,12 +115,14 @@ def _carried(message: OutboundMessage) -> Iterator[Payload]:
     answered = message.replies_to
     if answered is not None:
         author = str(message.to.from_.bare) if answered.is_ours else message.to.to
-        yield Reply(id=answered.id, to=author)
+        yield Reply(id=answered.id, to=answered.author or author)
     if message.replaces is not None:
         yield Replace(id=message.replaces)
 
 
 def _noted(message: OutboundMessage, has_body: bool) -> Iterator[Payload]:
+    if message.to.is_occupant:  # a private message in a room (XEP-0045 §7.5)
+        yield User()
     if message.chat_state is not None:
         yield _STATES[message.chat_state]()
     if message.asks_for_reports and has_body:

@@ -228,6 +228,7 @@ def parse_message(stanza: Incoming, sender: JID, to: JID, now: datetime) -> Inbo
             type=type_ if type_ in ("chat", "groupchat") else "normal",
             thread=thread,
             shows_states=not own.isdisjoint(STATES),
+            is_occupant=room is not None and type_ != "groupchat",
         ),
         text=text.removeprefix(_ME) if is_action else text,
         has_body=_BODY in own or body != "",

@@ -173,9 +173,9 @@ class Paced(World):
             with anyio.CancelScope(shield=True):
                 await self.pace()
 
-    async def profiles(self, key: SessionKey) -> Any:
+    async def profiles(self, key: SessionKey, request: TurnRequest | None = None) -> Any:
         await self.pace()
-        return await super().profiles(key)
+        return await super().profiles(key, request)
 
     def thinks(self, think: Callable[[ModelRequest], Completion]) -> None:
         async def slowly(request: ModelRequest) -> Completion:

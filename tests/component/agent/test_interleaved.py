@@ -86,7 +86,7 @@ def check(
     assert said == [f"{turn}.answer" for turn, _ in world.answers]
     assert not world.purse.open
     scheduler = world.conversations.scheduler
-    assert not any((scheduler._ready, scheduler._principals, scheduler._queued))
+    assert not any((scheduler._ready, scheduler._parties, scheduler._queued))
     assert not any((scheduler.running, scheduler.waiting))
     assert not any((world.conversations._conversations, world.conversations.awaited))
 

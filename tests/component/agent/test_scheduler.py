@@ -38,7 +38,7 @@ class Actor:
     """A conversation with so many turns; if it is `blocked`, none can begin."""
 
     def __init__(self, scheduler: Scheduler, principal: JID, begun: list["Actor"]) -> None:
-        self.principal = principal
+        self.party = str(principal)
         self.turns = 0
         self.running = self.blocked = False
         self._scheduler = scheduler
@@ -71,7 +71,7 @@ def world(limit: int) -> tuple[Scheduler, Group, list[Actor]]:
     return scheduler, group, []
 
 
-def test_principals_take_turns_in_rotation() -> None:
+def test_parties_take_turns_in_rotation() -> None:
     scheduler, group, begun = world(1)
     actors = [Actor(scheduler, ROMEO, begun) for _ in range(4)]
     actors.append(Actor(scheduler, JULIET, begun))
@@ -106,7 +106,7 @@ def test_between_two_turns_of_a_principal_every_other_principal_has_one(
     while group.tasks:
         group.run_next()
     assert len(begun) == sum(count for _, count in brought)
-    order = [actor.principal for actor in begun]
+    order = [JID.parse(actor.party) for actor in begun]
     for who in {who for who, _ in brought}:
         mine = [at for at, one in enumerate(order) if one == who]
         # Before it came another one may have begun already.
@@ -168,7 +168,7 @@ class Machine(RuleBasedStateMachine):
         while self.group.tasks:
             self.group.run_next()
         assert self.given == len(self.begun)
-        assert not any((self.scheduler._ready, self.scheduler._principals, self.scheduler._queued))
+        assert not any((self.scheduler._ready, self.scheduler._parties, self.scheduler._queued))
 
 
 TestScheduler = Machine.TestCase

@@ -373,7 +373,9 @@ class World:
         self.url = ""
         self.engine: Engine
 
-    async def profiles(self, key: SessionKey) -> Profile | Away:
+    async def profiles(
+        self, key: SessionKey, _request: TurnRequest | None = None
+    ) -> Profile | Away:
         return self.away or msgspec.structs.replace(self.profile, agent=key.agent)
 
     def _concluded(self) -> None:

@@ -113,8 +113,11 @@ def test_other_agents_and_sub_agents_have_their_own_directories() -> None:
     )
 
 
-def test_all_resources_of_a_person_share_a_directory() -> None:
-    assert LAYOUT.folder(key("a@b/phone")) == LAYOUT.folder(key("a@b"))
+def test_each_occupant_of_a_room_has_a_directory_beside_that_of_the_room() -> None:
+    keys = [key("a@b"), key("a@b/one"), key("a@b/One"), key("a@b/o/../ne"), key("a@b/two")]
+    found = [LAYOUT.folder(each) for each in keys]
+    assert len({str(each).casefold() for each in found}) == len(keys)
+    assert {each.parent for each in found} == {found[0].parent}
 
 
 def test_a_directory_that_is_a_link_is_refused(tmp_path: Path) -> None:

@@ -75,6 +75,8 @@ class Shape(NamedTuple):
             )
             if in_public:
                 reply_to = ReplyAddress(str(room), AGENT, "groupchat", self.thread)
+            else:
+                reply_to = msgspec.structs.replace(reply_to, is_occupant=True)
         reply_to = msgspec.structs.replace(reply_to, shows_states="state" in self.adds)
         plain = InboundMessage(
             id=stanza.id,
