@@ -1,5 +1,5 @@
-"""Whether a message in a room is for the agent: it mentions the agent, replies to it, or contains its
-nickname as a word.
+"""Decides whether a message in a room is for the agent: it mentions the agent, replies to it, or
+contains its nickname as a word.
 
 Clients say so in different ways. Some add an element with the address (XEP-0372) or the occupant id
 (XEP-0513) of the person who is mentioned; most write only the nickname, at the beginning and

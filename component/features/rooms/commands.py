@@ -267,7 +267,12 @@ class RoomCommands:
             return "Started a new conversation."
         if name == "memory":
             _check(may or not words.casefold().startswith(("set", "forget", "import", "export")))
-            asking = Asking(principal=options.room, at=here.agent, agent=options.agent)
+            asking = Asking(
+                principal=here.account(occupant) or options.principal,
+                at=here.agent,
+                agent=options.agent,
+                room=options.room,
+            )
             found = self._kernel.commands.get("memory", asking)
             if found is not None:
                 return (await found.run(asking, read_words(found, words))).text

@@ -10,7 +10,7 @@ import re
 from collections.abc import Awaitable, Collection
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import structlog
@@ -32,11 +32,8 @@ from component.memory_directory.layout import SessionKey
 from component.store import StorageError
 from component.store.outages import log_failure
 from xep import delay
-from xep.binding import Payload
-from xep.hints import Store
 from xep.jid import JID
 from xep.message_moderation import LegacyModeration, ModeratedRetraction
-from xep.reactions import Reactions
 from xep.stanza import Incoming
 from xep.stanza_error import StanzaError
 
@@ -198,15 +195,9 @@ class RoomConversation:
             for each in stanza.payloads(LegacyModeration)
             if each.moderated is not None and each.moderated.retract
         ]
-        if not removed:
-            return None
         for id_ in removed:
             self.ring.moderate(id_)
-        return self._remove(removed)
-
-    async def _remove(self, removed: Collection[str]) -> None:
-        for id_ in removed:
-            await self._revise(id_, None)
+        return self._remove(removed) if removed else None
 
     def _revised(
         self, message: InboundMessage, nick: str, occupant: RoomOccupant | None, stanza: Incoming
@@ -223,33 +214,33 @@ class RoomConversation:
             heard.ids += [id_ for id_ in (message.id, message.origin_id) if id_]
         if occupant is None:
             return None
-        if heard is not None and not heard.is_asked and text:
+        if heard is not None and text and not heard.is_asked:
             return self._said(message, heard, occupant, pointers_of(stanza))
+        if heard is not None and not text and heard.stanza_id:
+            return self._remove((heard.stanza_id,))
+        first = heard.ids[0] if heard is not None and heard.ids else reference
         address = self.addressed(message, pointers_of(stanza))
-        said = address.text if text and address is not None else text
-        return self._correct(heard.ids[0] if heard and heard.ids else reference, said, occupant)
+        return self._correct(first, text if address is None else address.text, occupant)
+
+    async def _remove(self, ids: Collection[str]) -> None:
+        """Remove messages from the session and from turns, by the ids that the room gave them."""
+        if self._kernel.agents is not None:
+            try:
+                await self._kernel.agents.conversations.removed(self.session, ids)
+            except StorageError as error:
+                log_failure(_log, "could not remove messages from a conversation", error)
 
     async def _correct(self, reference: str, text: str, occupant: RoomOccupant) -> None:
-        if await self._revise(reference, text or None, occupant) or not text:
+        if self._kernel.agents is None:
             return
-        if self._manners.may_say(f"late {identity(occupant)}"):
-            self.say(_TOO_LATE)
-
-    async def _revise(
-        self, reference: str, text: str | None, occupant: RoomOccupant | None = None
-    ) -> bool:
-        """Change what waits for its turn, or was answered; return False if it is too late. Without
-        an occupant, the room has done it.
-        """
-        agents = self._kernel.agents
-        if agents is None:
-            return True
-        del occupant
+        revised, who = self._kernel.agents.conversations.revised, identity(occupant)
         try:
-            return await agents.conversations.revised(self.session, reference, text)
+            is_done = await revised(self.session, reference, text or None, who)
         except StorageError as error:
-            log_failure(_log, "could not revise a message", error)
-            return True
+            log_failure(_log, "could not correct a message", error)
+            return
+        if not is_done and text and self._manners.may_say(f"late {who}"):
+            self.say(_TOO_LATE)
 
     # What occupants say.
 
@@ -317,7 +308,7 @@ class RoomConversation:
             return
         heard.is_asked = True
         overheard = self.ring.take(heard)
-        room, view = self.options.room, self.membership.view
+        room = self.options.room
         thread = message.conversation.thread
         request = TurnRequest(
             id=self._turn_id(message),
@@ -326,18 +317,14 @@ class RoomConversation:
             ),
             conversation=Conversation(self.agent, room, in_room=True, thread=thread),
             principal=self.account(occupant) or self.options.principal,
-            reply_to=ReplyAddress(
-                str(room),
-                self.membership.address,
-                "groupchat",
-                thread,
-                shows_states=message.reply_to.shows_states and len(view.occupants) < _SMALL,
-            ),
+            reply_to=self._here(thread),
             text=text,
             language=message.language,
             room=self.room_request(occupant, overheard, message.stanza_id or ""),
         )
-        self._acknowledge(message)
+        emoji = self.options.section.acknowledge
+        if emoji and message.stanza_id:
+            agents.speech.acknowledge(self._here(None), message.stanza_id, emoji)
         await self._hand_over(request, message, occupant)
 
     def room_request(
@@ -411,25 +398,19 @@ class RoomConversation:
             author = str(self.options.room.with_resource(occupant.nick))
             answered = Reference(message.stanza_id, is_ours=False, author=author)
         thread = None if message is None else message.conversation.thread
-        self._send(thread, parts=(Text(text),), replies_to=answered, must_arrive=True)
-
-    def _acknowledge(self, message: InboundMessage) -> None:
-        """Show by a reaction that a message was seen (XEP-0444), if that is wanted."""
-        emoji = self.options.section.acknowledge
-        if emoji and message.stanza_id:
-            seen: tuple[Payload, ...] = (Reactions(id=message.stanza_id, emoji=(emoji,)), Store())
-            self._send(None, payloads=seen)
-
-    def _send(self, thread: str | None, **content: Any) -> None:
-        room = self.options.room
         self._kernel.stream.messenger.send(
             OutboundMessage(
                 id=system.token_hex(_ID_BYTES),
-                conversation=Conversation(self.agent, room, in_room=True),
-                to=ReplyAddress(str(room), self.membership.address, "groupchat", thread),
-                **content,
+                conversation=Conversation(self.agent, self.options.room, in_room=True),
+                to=self._here(thread),
+                parts=(Text(text),),
+                replies_to=answered,
+                must_arrive=True,
             )
         )
+
+    def _here(self, thread: str | None) -> ReplyAddress:
+        return ReplyAddress(str(self.options.room), self.membership.address, "groupchat", thread)
 
     def refused(self, error: StanzaError) -> None:
         """Note that the room has refused a message of the agent (XEP-0045 §7.4, §7.9)."""

@@ -33,7 +33,7 @@ class RoomFeature(Feature):
             handlers=(RoomHandlers(kernel, service, Inviting(kernel, service)),),
             commands=service.commands.commands(),
             loops=(service.run,),
-            shared_changes={rows.CHANNEL: service.reload},
+            shared_changes={rows.TOPIC: service.reload},
             forget=rows.forget,
         )
 

@@ -1,7 +1,7 @@
 """Invitations of agents to rooms: which are accepted, and the sentence for the others.
 
-Only a direct invitation (XEP-0249) comes from the address of the person who invites. One that a room
-passes on (XEP-0045 §7.8.2) says whatever the room says.
+Only a direct invitation (XEP-0249) comes from the address of the person who invites. In one that a
+room passes on (XEP-0045 §7.8.2), the room says who has invited.
 """
 
 from collections.abc import Awaitable, Callable

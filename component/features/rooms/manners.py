@@ -84,9 +84,8 @@ class Manners:
         if len(_recent(self._written, now)) >= limits.answers:
             text = _TOO_MANY.format(count=limits.answers)
             return Verdict(answers=False, sentence=text) if self._is_due("", now) else _SILENT
-        asked = self._asked.get(occupant)
-        if asked is None:
-            asked = self._asked[occupant] = deque()
+        asked = self._asked.get(occupant, None) or deque[float]()
+        self._asked[occupant] = asked
         if waiting or len(_recent(asked, now)) >= limits.per_occupant:
             text = _BUSY if waiting else _TOO_FAST.format(count=limits.per_occupant)
             told = not is_agent and self.may_say(f"limit {occupant}")

@@ -1,6 +1,6 @@
 """Private messages of occupants (XEP-0045 §7.5): each occupant has a conversation of its own.
 
-It belongs to the occupant and not to the nickname: the next one who has the nickname gets nothing of
+It belongs to the occupant and not to the nickname: whoever has the nickname next gets nothing of
 it. Questions are never answered in it, because a room could write in the name of its occupants.
 """
 
@@ -8,6 +8,7 @@ import re
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import structlog
 
 from component import system
@@ -26,7 +27,6 @@ from component.store.outages import log_failure
 from xep import delay
 from xep.data_forms import Form
 from xep.jid import JID
-from xep.muc import User
 from xep.stanza_error import StanzaError
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class PrivateMessages:
             starter=MessageStarter(request.sender, message.id),
             conversation=Conversation(found.agent, peer, thread=thread),
             principal=found.account(occupant) or found.options.principal,
-            reply_to=message.reply_to,
+            reply_to=msgspec.structs.replace(message.reply_to, is_occupant=True, occupant=who),
             text=f"/me {text}" if message.is_action else text,
             language=message.language,
             room=found.room_request(occupant),
@@ -170,9 +170,11 @@ class PrivateMessages:
 
     def _say(self, request: Request[None], text: str) -> None:
         # The room passes on what comes from the address that it has sent the message to.
-        to = ReplyAddress(request.stanza.sender or str(request.sender), request.to, "chat")
+        to = ReplyAddress(
+            request.stanza.sender or str(request.sender), request.to, "chat", is_occupant=True
+        )
         said = Text(text.format(address=request.to.bare))
-        self._send(to, request.principal, parts=(said,), payloads=(User(),))
+        self._send(to, request.principal, parts=(said,))
 
     def _send(self, to: ReplyAddress, peer: JID, **content: Any) -> None:
         self._kernel.stream.messenger.send(

@@ -11,6 +11,10 @@ import msgspec
 from component.store.database import Database
 from component.store.forgetting import Forgotten
 from component.store.schema import Table
+from component.store.tables import tells
+
+TOPIC: Final = "rooms"
+"""Other instances are told about changes of rows under this name."""
 
 TABLES: Final = (
     Table(
@@ -26,12 +30,9 @@ TABLES: Final = (
             is_left INTEGER NOT NULL DEFAULT 0,
             PRIMARY KEY (agent, room)
         """,
+        postgres=(tells("agent_rooms", "INSERT OR UPDATE OR DELETE", TOPIC, "room"),),
     ),
 )
-
-CHANNEL: Final = "rooms"
-"""Notified when a row was added, changed or removed."""
-_COLUMNS: Final = "agent, room, nick, answer, persona, password, inviter, is_left"
 
 
 class RoomRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,41 +54,30 @@ class RoomRow(msgspec.Struct, frozen=True, kw_only=True):
 
 def all_rows(database: Database) -> list[RoomRow]:
     """Return all rows."""
-    found = database.execute(f"SELECT {_COLUMNS} FROM agent_rooms ORDER BY agent, room").fetchall()
-    return [
-        RoomRow(
-            agent=agent,
-            room=room,
-            nick=nick,
-            answer=answer,
-            persona=persona,
-            password=password,
-            inviter=inviter,
-            is_left=bool(is_left),
-        )
-        for agent, room, nick, answer, persona, password, inviter, is_left in found
-    ]
+    found = database.execute(
+        "SELECT agent, room, nick, answer, persona, password, inviter, is_left FROM agent_rooms"
+        " ORDER BY agent, room"
+    ).fetchall()
+    names = RoomRow.__struct_fields__
+    rows = [dict(zip(names, each, strict=True)) for each in found]
+    return msgspec.convert(rows, list[RoomRow], strict=False)
 
 
 def put(database: Database, row: RoomRow) -> None:
     """Add a row, or replace the one of this agent and room."""
     database.execute(
-        f"INSERT INTO agent_rooms ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+        "INSERT INTO agent_rooms (agent, room, nick, answer, persona, password, inviter, is_left)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (agent, room) DO UPDATE SET nick = excluded.nick, answer = excluded.answer,"
         " persona = excluded.persona, password = excluded.password, inviter = excluded.inviter,"
         " is_left = excluded.is_left",
-        (
-            *(row.agent, row.room, row.nick, row.answer, row.persona, row.password, row.inviter),
-            int(row.is_left),
-        ),
+        (*msgspec.structs.astuple(row)[:-1], int(row.is_left)),
     )
-    database.notify(CHANNEL)
 
 
 def remove(database: Database, agent: str, room: str) -> None:
     """Remove the row of an agent and a room, if there is one."""
     database.execute("DELETE FROM agent_rooms WHERE agent = ? AND room = ?", (agent, room))
-    database.notify(CHANNEL)
 
 
 def forget(database: Database, who: Forgotten) -> None:

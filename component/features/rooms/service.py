@@ -105,8 +105,8 @@ class RoomService:
     # What people change.
 
     def refusal(self, agent: str, room: JID, inviter: JID | None) -> str | None:
-        """Return why an agent does not enter a room because of this person, as a sentence. None is the
-        operator.
+        """Return why an agent does not enter a room for this person, or with None for the operator,
+        as a sentence; None if it does.
         """
         accept, most = self.invitations.accept, self.invitations.most
         is_admin = inviter is None or self.is_admin(inviter)
@@ -201,7 +201,7 @@ class RoomService:
             task_status.started()
             await anyio.sleep_forever()
 
-    async def reload(self) -> None:
+    async def reload(self, _changed: Collection[str] | None = None) -> None:
         """Read the rows, which another instance may have changed. Raises StorageError."""
         async with self._lock:
             rows = await self._kernel.storage.read(room_rows.all_rows)

@@ -113,10 +113,6 @@ modules = ["mine"]
     assert "sk-1" not in repr(settings)
 
 
-def test_a_variable_of_a_later_section_gets_the_notice_too(read: Any) -> None:
-    assert read(SMALLEST, XMPP_AGENT_ROOMS="x").later == ("rooms",)
-
-
 def test_every_problem_is_told_at_once_with_line_key_and_mend(problems: Any) -> None:
     assert problems(
         """\
