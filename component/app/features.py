@@ -49,6 +49,7 @@ FEATURES: Final = (
     "balancing",
     "adhoc",
     "questions",
+    "rooms",
     "chat",
     "command_line",
     "pubsub",  # the last: it answers for every node that no other one has

@@ -7,11 +7,11 @@ a test compares the two.
 import sys
 import textwrap
 from collections.abc import Mapping
+from typing import Final
 
 from component.app.features import tables
 from component.cli.frame import ExitCode
 from component.config.describe import Key, Table
-from component.config.model import LATER
 
 _TOP = """\
 # Configuration
@@ -45,7 +45,7 @@ component_secret = "${AGENT_SECRET}"
 
 def page() -> str:
     """Return the page as Markdown."""
-    parts = [_TOP, *map(_section, tables()), _later(), _exit_codes()]
+    parts = [_TOP, *map(_section, tables()), _LATER, _exit_codes()]
     return "\n".join(parts)
 
 
@@ -73,13 +73,10 @@ def _row(key: Key) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def _later() -> str:
-    names = ", ".join(f"`{name}`" for name in LATER)
-    return f"""\
-## Sections of later releases
+_LATER: Final = """\
+## Keys of later releases
 
-{names} and further keys of `[skills]` are accepted,
-not looked into, and named in one line of the log at start.
+Further keys of `[skills]` are accepted, not looked into, and named in one line of the log at start.
 """
 
 

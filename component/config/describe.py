@@ -16,7 +16,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from component.config.model import LATER, Settings
+from component.config.model import Settings
 from component.config.problems import env_name, section_of
 
 _KINDS = {bool: "true or false", int: "whole number", float: "number", str: "string", Path: "path"}
@@ -96,8 +96,6 @@ def _tables(
     inner: list[tuple[str, FieldInfo, type[BaseModel]]] = []
     keys: list[Key] = []
     for name, field in section.model_fields.items():
-        if not path and name in LATER:
-            continue
         if (table := section_of(field)) is not None:
             inner.append((name, field, table))
         else:

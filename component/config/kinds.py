@@ -158,16 +158,9 @@ def _shown(value: str) -> str:
     return value
 
 
-def _present(value: object) -> bool:
-    # The content of a section of a later release is dropped here: none of it (such as an api_key)
-    # can appear in a repr or a log.
-    return value is not None and value is not False
-
-
 Seconds = Annotated[float, BeforeValidator(_not_bool), Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, BeforeValidator(_not_bool), Field(ge=1)]
 Port = Annotated[int, BeforeValidator(_not_bool), Field(ge=1, le=65535)]
-Later = Annotated[bool, BeforeValidator(_present)]
 Jids = tuple[str, ...]
 Domains = tuple[str, ...]
 Domain = Annotated[str, AfterValidator(_domain)]

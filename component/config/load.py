@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from component.config.kinds import relative_to
-from component.config.model import ENV_DELIMITER, ENV_PREFIX, LATER, NO_SERVER, Settings
+from component.config.model import ENV_DELIMITER, ENV_PREFIX, NO_SERVER, Settings
 from component.config.problems import (
     Problem,
     SettingsError,
@@ -155,10 +155,7 @@ def _beside(path: FilePath) -> tuple[dict[str, str], bytes]:
 
 def _split(written: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split the keys of this release from those of a later one, which are not expanded."""
-    served: dict[str, Any] = {}
-    later: dict[str, Any] = {}
-    for name, value in written.items():
-        (later if name in LATER else served)[name] = value
+    served, later = dict(written), dict[str, Any]()
     skills = served.get("skills")
     if isinstance(skills, dict):
         served["skills"] = {k: v for k, v in skills.items() if k in Skills.model_fields}
@@ -175,9 +172,7 @@ def _with_server(data: dict[str, Any]) -> dict[str, Any]:
 
 def _environment(environ: Mapping[str, str], model: type[Settings]) -> dict[str, Any]:
     environ = {
-        name: value
-        for name, value in environ.items()
-        if _path_of(name)[0] in {*model.model_fields, *LATER}
+        name: value for name, value in environ.items() if _path_of(name)[0] in model.model_fields
     }
     if not environ:
         return {}
@@ -199,12 +194,7 @@ def _environment(environ: Mapping[str, str], model: type[Settings]) -> dict[str,
         env_nested_delimiter=ENV_DELIMITER,
     )
     source.env_vars = {name.lower(): value for name, value in environ.items()}
-    data = source()
-    for name in environ:
-        section = _path_of(name)[0]
-        if section in LATER:
-            data[section] = True
-    return data
+    return source()
 
 
 def _unknown_variables(

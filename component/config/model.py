@@ -21,7 +21,7 @@ from pydantic import (
 
 from component import DEFAULT_AGENT
 from component.config.agents import AgentEntry, Budgets, Loop, Personas
-from component.config.kinds import EMPTY, Domains, Later, OnUse, different_names, refusal
+from component.config.kinds import EMPTY, Domains, OnUse, different_names, refusal
 from component.config.limits import RequestLimits, Tasks
 from component.config.llm import LLM
 from component.config.memory import Memory, Session
@@ -91,8 +91,6 @@ class Settings(BaseModel):
     traces: OnUse[Traces] = EMPTY
     notifications: OnUse[Notifications] = EMPTY
     xmpp_send: OnUse[XmppSend | None] = None
-
-    rooms: Later = False
 
     @model_validator(mode="after")
     def _checks_of_features(self) -> Self:
@@ -184,9 +182,8 @@ class Settings(BaseModel):
 
     @property
     def later(self) -> tuple[str, ...]:
-        """The keys in the file that this release does not support: `llm`, `skills.web_search`, …"""
-        sections = tuple(name for name in LATER if getattr(self, name))
-        return sections + tuple(f"skills.{key}" for key in self.skills.later)
+        """The keys in the file that this release does not support: `skills.web_search`, …"""
+        return tuple(f"skills.{key}" for key in self.skills.later)
 
     @property
     def speechless(self) -> str | None:
@@ -201,12 +198,6 @@ class Settings(BaseModel):
         if not self.later:
             return None
         return f"not supported by this release and ignored: {', '.join(self.later)}"
-
-
-LATER: tuple[str, ...] = tuple(
-    name for name, field in Settings.model_fields.items() if field.annotation is bool
-)
-"""The sections that later releases support: accepted and ignored."""
 
 
 def with_sections(

@@ -46,7 +46,8 @@ class Speech:
         may_write: whether an agent may send unsolicited messages to a contact.
 
     Attributes:
-        in_room: returns whether an agent can write in a room now. The kernel sets it.
+        in_room: returns whether an agent can write to a room or an occupant now. The kernel sets
+            it.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Speech:
         self._messenger = messenger
         self._connected = connected
         self._may_write = may_write
-        self.in_room: Callable[[JID, JID], InRoom] = lambda _agent, _room: "speaks"
+        self.in_room: Callable[[ReplyAddress], InRoom] = lambda _to: "speaks"
         self._said: deque[_Said] = deque()  # replies that the server may not have handled
 
     def say(self, reply: Reply) -> bool:
@@ -69,15 +70,14 @@ class Speech:
         if not self._connected():
             return False
         if reply.to.type == "groupchat" or reply.to.is_occupant:
-            room = JID.parse(reply.to.to).bare
-            state = self.in_room(reply.to.from_, room)
+            state = self.in_room(reply.to)
             if state == "joins":
                 return False
             if state == "silent":
                 _log.info(
-                    "an answer is dropped: the agent cannot write in the room",
+                    "an answer is dropped: the agent cannot write there",
                     reply=reply.id,
-                    room=str(room),
+                    room=reply.to.to,
                 )
                 return True
         if reply.unrequested and not self._may_write(reply.to.from_, JID.parse(reply.to.to)):

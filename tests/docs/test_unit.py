@@ -14,7 +14,6 @@ import pytest
 from component.app.features import FEATURES, settings_model
 from component.cli.frame import ExitCode
 from component.config import Server
-from component.config.model import LATER
 from component.features.builtins.feature import BuiltinFeature
 from component.features.feature import Feature
 from component.kernel.kernel import RELOADED
@@ -58,7 +57,7 @@ def test_the_guide_says_what_a_reload_applies() -> None:
     at_once, with_restart = ([row.split("|")[column] for row in rows] for column in (1, 2))
     reloaded = {*RELOADED, *chain.from_iterable(reloads_of(name) for name in FEATURES)}
     parts = {key.partition(".")[0] for key in reloaded if "." in key} | {"llm", "agents"}
-    for section in settings_model().model_fields.keys() - {*LATER, *BUILT_IN, "worker"}:
+    for section in settings_model().model_fields.keys() - {*BUILT_IN, "worker"}:
         told = rf"\[{section}\]|`{section}`"
         if section in reloaded | parts:
             assert re.search(told, " ".join(at_once)), section

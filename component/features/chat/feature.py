@@ -7,7 +7,7 @@ from typing import ClassVar
 import anyio
 
 from component.features.chat.files import EVERY_S, FileOffers, file_stage
-from component.features.chat.handlers import MessageHandler, OccupantHandler
+from component.features.chat.handlers import MessageHandler
 from component.features.chat.message_ids import References
 from component.features.chat.notices import Hints, Notices
 from component.features.chat.rows import NoticeStore
@@ -41,11 +41,9 @@ class ChatFeature(Feature):
             kernel.forms,
             stream.addresses.is_own,
         )
-        admits = kernel.environment.catalog.admits
-        occupants = OccupantHandler(stream.messenger, admits, stream.is_room)
         hints = Hints(anyio.current_time, EVERY_S)
         return Opened(
-            handlers=(messages, occupants, FileOffers(stream.messenger, hints)),
+            handlers=(messages, FileOffers(stream.messenger, hints)),
             message_stages=(
                 exchange_stage(ExchangeLimit(settings.limits.messages_per_sender)),
                 address_stage(kernel.contacts.used),

@@ -12,29 +12,26 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import anyio
 import msgspec
-import structlog
 
 from component import system
 from component.features.chat.message_ids import Duplicates
-from component.features.chat.notices import Hints, Notices
+from component.features.chat.notices import Notices
 from component.kernel.stream import FormHandler
 from component.link.messages.delivery import Delivery
-from component.link.messages.inbound import InboundMessage, MessageStage, ReplyAddress
+from component.link.messages.inbound import InboundMessage, MessageStage
 from component.link.messages.messenger import Messenger
-from component.link.messages.outbound import OutboundMessage, Text, conversation_with
+from component.link.messages.outbound import OutboundMessage, Text
 from component.link.messages.parsing import parse_message
 from component.link.router.table import Request, StanzaRoute
 from xep.binding import ContentError, Payload
 from xep.chat_markers import NAMESPACE as MARKERS
 from xep.chat_markers import Displayed
 from xep.data_forms import Form
-from xep.direct_invitation import DirectInvitation
 from xep.jid import JID
-from xep.muc import Decline, User
 from xep.receipts import NAMESPACE as RECEIPTS
 from xep.receipts import Received
 from xep.stanza import Incoming
@@ -235,111 +232,3 @@ def _says_something(message: InboundMessage) -> bool:
         or message.reacted
         or message.retracts
     )
-
-
-_log = structlog.get_logger("component.message")
-
-_TYPES: Final = frozenset(("chat", "normal"))
-_EVERY_S: Final = 60.0
-_NOT_HERE: Final = "I can't talk in rooms yet. Please write to me directly: {address}"
-_NO_ROOMS: Final = "I can't take part in rooms yet. Please write to me directly: {address}"
-
-
-class OccupantHandler:
-    """Answers occupants and invitations.
-
-    A room passes an invitation on (XEP-0045 §7.8.2), and may not say whose it is, so one of a room
-    on the server of people who are admitted is declined. Each invitation is declined; the inviter
-    gets the reason once a minute, as a message where the room's own server says who it is.
-
-    Args:
-        admits: whether the policy admits a bare address.
-        is_room: whether an agent is in a room, whose occupants can write to it.
-        clock: seconds that only go forward; the event loop's by default.
-    """
-
-    def __init__(
-        self,
-        messages: Messenger,
-        admits: Callable[[JID], bool],
-        is_room: Callable[[JID], bool],
-        clock: Callable[[], float] = anyio.current_time,
-    ) -> None:
-        self._messages = messages
-        self._admits = admits
-        self._is_room = is_room
-        self._hints = Hints(clock)
-        self._invitations = Hints(clock, _EVERY_S)
-
-    def routes(self) -> tuple[StanzaRoute, ...]:
-        """Return the routes of this handler."""
-        return tuple(
-            [
-                StanzaRoute("message", _TYPES, handler, payload=payload, admits=lambda _: True)
-                for payload, handler in ((User, self.of_room), (DirectInvitation, self.invited))
-            ]
-        )
-
-    def of_room(self, request: Request[None]) -> None:
-        """Answer a private message of an occupant, or an invitation that a room passes on."""
-        try:
-            user = request.stanza.require(User)
-        except ContentError as error:
-            _log.warning("ignored a bad message of a room", reason=str(error))
-            return
-        if user.invites:
-            self._decline(request, user.invites[0].from_)
-        elif (
-            user.decline is None
-            and request.sender.resource
-            and self._may_write(request.sender)
-            and self._hints.is_due(request.sender)
-        ):
-            text = Text(_NOT_HERE.format(address=request.to.bare))
-            to = request.stanza.sender or str(request.sender)
-            # The room passes on what comes from the address that it has sent this to.
-            self._send(request, to, "chat", request.to, parts=(text,), payloads=(User(),))
-
-    def _decline(self, request: Request[None], inviter: JID | None) -> None:
-        room = request.principal
-        server = room.domain.partition(".")[2]
-        person = inviter.bare if inviter is not None and inviter.domain == server else None
-        is_admitted = person is not None and self._admits(person)
-        if not (is_admitted or self._may_write(room) or self._admits(JID(room.local, server))):
-            return
-        text = _NO_ROOMS.format(address=request.to.bare)
-        is_due = self._invitations.is_due(room if inviter is None else inviter.bare)
-        reason = text if is_due and not is_admitted else None
-        declined = User(decline=Decline(to=inviter, reason=reason))
-        self._send(request, str(room), "normal", payloads=(declined,))
-        if is_due and is_admitted:
-            self._send(request, str(inviter), "chat", parts=(Text(text),))
-
-    def invited(self, request: Request[None]) -> None:
-        """Answer a person who invites the agent to a room (XEP-0249)."""
-        if User.xml.tag in request.stanza.child_names:  # a room adds this for old clients
-            self.of_room(request)
-        elif self._may_write(request.principal) and self._invitations.is_due(request.principal):
-            to = request.stanza.sender or str(request.sender)
-            text = Text(_NO_ROOMS.format(address=request.to.bare))
-            self._send(request, to, "chat", parts=(text,))
-
-    def _may_write(self, address: JID) -> bool:
-        return self._admits(address.bare) or self._is_room(address)
-
-    def _send(
-        self,
-        request: Request[None],
-        to: str,
-        type_: Literal["chat", "normal"],
-        from_: JID | None = None,
-        **content: Any,
-    ) -> None:
-        self._messages.send(
-            OutboundMessage(
-                id=system.token_hex(_ID_BYTES),
-                conversation=conversation_with(request.to, request.principal),
-                to=ReplyAddress(to, from_ or request.to.bare, type_),
-                **content,
-            )
-        )

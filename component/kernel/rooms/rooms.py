@@ -9,7 +9,8 @@ import structlog
 from anyio.abc import TaskGroup, TaskStatus
 
 from component.kernel.rooms.membership import Membership, RoomPorts, Stay
-from component.kernel.rooms.occupants import RoomPresence
+from component.kernel.rooms.occupants import RoomPresence, identity
+from component.link.messages.inbound import ReplyAddress
 from component.link.messages.signals import shown_by
 from component.link.router.table import Request, StanzaRoute
 from component.metrics.counters import Gauge
@@ -69,15 +70,20 @@ class Rooms:
         """Return the membership of an agent in a room; None if it has none."""
         return self._memberships.get((agent.bare, room.bare))
 
-    def may_speak(self, agent: JID, room: JID) -> Literal["speaks", "silent", "joins"]:
-        """Return whether an agent can write in a room now: it is there and has voice. `joins` says
-        that it is on its way into the room.
+    def may_speak(self, to: ReplyAddress) -> Literal["speaks", "silent", "joins"]:
+        """Return whether an agent can write to a room, or to an occupant, now: it is there and has
+        voice, and nobody else has the nickname of the occupant. `joins` says that it is on its way
+        into the room.
         """
-        found = self.get(agent, room)
+        address = JID.parse(to.to)
+        found = self.get(to.from_, address)
         if found is None or found.state == "out":
             return "silent"
         if found.state in ("offline", "joining"):
             return "joins"
+        if to.occupant:
+            other = found.view.occupants.get(address.resource or "")
+            return "speaks" if other and identity(other) == to.occupant else "silent"
         own = found.view.own
         return "silent" if own is not None and own.role == "visitor" else "speaks"
 

@@ -56,7 +56,8 @@ class ReplyAddress(msgspec.Struct, frozen=True):
     """The address for an answer. `to` is byte for byte as the server wrote it.
 
     `shows_states` says that its client shows chat states (XEP-0085). `is_occupant` says that it is
-    that of an occupant of a room, for private messages (XEP-0045 §7.5).
+    that of an occupant of a room, for private messages (XEP-0045 §7.5); `occupant` identifies this
+    occupant, so that nobody else who has the nickname gets the answer.
     """
 
     to: str
@@ -65,6 +66,7 @@ class ReplyAddress(msgspec.Struct, frozen=True):
     thread: str | None = None
     shows_states: bool = False
     is_occupant: bool = False
+    occupant: str = ""
 
 
 class Reference(msgspec.Struct, frozen=True):

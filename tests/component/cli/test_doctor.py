@@ -264,14 +264,14 @@ def test_doctor_does_not_disconnect_a_running_service(
 
 def test_doctor_warns_of_settings_that_this_release_ignores(command: RunCommand) -> None:
     path = Path("agent.toml")
-    path.write_text(path.read_text() + '[[rooms]]\npassword = "the key of the room"\n')
+    path.write_text(path.read_text() + '[skills]\nweb_search = "the key of a service"\n')
     result = command("doctor", "--json")
     assert result.exit_code == ExitCode.OK
     assert checks(result)["settings"] == (
         "warning",
-        "not supported by this release and ignored: rooms",
+        "not supported by this release and ignored: skills.web_search",
     )
-    assert "the key of the room" not in result.output
+    assert "the key of a service" not in result.output
 
 
 # What agents remember, who they are, and what watches them.

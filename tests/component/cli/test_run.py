@@ -54,11 +54,11 @@ def test_uvloop_is_used_with_asyncio_only() -> None:
 def test_run_warns_of_ignored_settings_and_of_agents_without_a_model(
     embedded: Embedded, tmp_path: Path
 ) -> None:
-    later = '[[rooms]]\npassword = "${NOT_SET_AT_ALL}"\n[skills]\nweb_search = true\n'
+    later = '[skills]\nweb_search = "${NOT_SET_AT_ALL}"\n'
     toml = f'{embedded.agent_toml()}{later}[[agents]]\nname = "clerk"\n'
     with AgentProcess(embedded, tmp_path, toml=toml) as service:
         for warning in (
-            "not supported by this release and ignored: rooms, skills.web_search",
+            "not supported by this release and ignored: skills.web_search",
             "agents are declared in [[agents]], but they need a model: add [llm]",
         ):
             assert service.wait_log(warning)["level"] == "warning"

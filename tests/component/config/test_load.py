@@ -104,19 +104,13 @@ modules = ["mine"]
 """,
         ANTHROPIC_API_KEY="sk-2",
     )
-    assert settings.later == ("rooms", "skills.web_search")
-    assert settings.notice == (
-        "not supported by this release and ignored: rooms, skills.web_search"
-    )
+    assert settings.later == ("skills.web_search",)
+    assert settings.notice == "not supported by this release and ignored: skills.web_search"
     assert settings.llm is not None
     assert settings.llm.api_key.get_secret_value() == "sk-2"
     assert "sk-2" not in repr(settings)
     assert settings.skills.modules == ("mine",)
     assert "sk-1" not in repr(settings)
-
-
-def test_a_variable_of_a_later_section_gets_the_notice_too(read: Any) -> None:
-    assert read(SMALLEST, XMPP_AGENT_ROOMS="x").later == ("rooms",)
 
 
 def test_every_problem_is_told_at_once_with_line_key_and_mend(problems: Any) -> None:

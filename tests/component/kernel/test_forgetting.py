@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from component.app.schema import SCHEMA
+from component.features.rooms import rows as room_rows
+from component.features.rooms.rows import RoomRow
 from component.features.schedules import rows as schedule_rows
 from component.features.schedules.rows import Definition, Origin, Schedule
 from component.features.schedules.timing import Once
@@ -34,7 +36,14 @@ FORGOTTEN = frozenset(table.name for table in SCHEMA.tables if not table.kept)
 
 def test_the_tables_whose_rows_are_forgotten_are_those_of_work_that_starts_by_itself() -> None:
     assert {
-        *("notifications", "recipients", "schedules", "skill_memories", "started_work"),
+        *(
+            "agent_rooms",
+            "notifications",
+            "recipients",
+            "schedules",
+            "skill_memories",
+            "started_work",
+        ),
         *("watch_events", "watches"),
     } == FORGOTTEN
 
@@ -69,6 +78,8 @@ def fill(database: Database, person: JID) -> None:
         goal=f"secret of {person.local}",
     )
     watch_rows.put(database, watch)
+    room = f"{person.local}@rooms.example"
+    room_rows.put(database, RoomRow(agent="assistant", room=room, inviter=str(person)))
     database.execute(
         "INSERT INTO skill_memories (skill, principal, name, value) VALUES ('s', ?, 'n', ?)",
         (str(person), f"secret of {person.local}"),
@@ -87,6 +98,7 @@ def forget_juliet(database: Database) -> list[Schedule]:
     juliet = Forgotten(agent="assistant", address=AGENT, person=JULIET)
     notifications.forget(database, juliet)
     started_work.forget(database, juliet)
+    room_rows.forget(database, juliet)
     watch_rows.forget(database, juliet)
     return schedule_rows.forget(database, JULIET, "assistant")
 
