@@ -293,7 +293,7 @@ class ToolExecutor:
         chosen, own = chosen_and_reserved(
             caller, skill, raw, lambda tool: self._skill(caller, tool)
         )
-        said = caller.request
+        said, room = caller.request, caller.request.room
         return Request(
             skill=skill.name,
             requester=said.requester,
@@ -316,6 +316,7 @@ class ToolExecutor:
                 AgentLimits(caller.profile.skills, caller.profile.capabilities),
                 unrequested=not isinstance(said.starter, MessageStarter),
                 reserved=own,
+                occupant="" if room is None or room.account is None else str(room.account),
             ),
         )
 

@@ -1,0 +1,413 @@
+"""A multi-user chat service in memory (XEP-0045), as Prosody or ejabberd behave.
+
+rooms = Rooms(kit.xmpp)
+room = rooms.create("lobby")
+juliet = kit.peer("juliet@capulet.example/balcony")
+await room.enter(juliet, "Juliet")
+await room.say(juliet, "Agent: hello")
+assert await juliet.hear("Hello") == "Hello, Juliet."
+"""
+
+import re
+from collections import deque
+from itertools import count
+from typing import Final, Literal, TypeAlias
+
+import anyio.lowlevel
+import msgspec
+
+from component import system
+from tests.kit.xmpp import Peer, Xmpp, parse
+from xep import muc
+from xep.binding.escaping import escape_attribute, escape_text
+from xep.disco import Feature, Identity, InfoQuery
+from xep.jid import JID
+from xep.muc import Affiliation, Role
+from xep.stanza import IQ, Incoming
+from xep.stanza_error import Condition, StanzaError
+from xep.stream import StreamError
+
+DOMAIN: Final = "rooms.capulet.example"
+"""The address of the service, unless another one is given."""
+Server: TypeAlias = Literal["prosody", "ejabberd"]
+_HISTORY: Final = 20
+_JOIN: Final = re.compile(
+    r"<(?:\w+:)?x xmlns(?::\w+)?='http://jabber.org/protocol/muc'(?:/>|.*?</(?:\w+:)?x>)"
+)
+_ROLES: Final[dict[str, Role]] = {
+    "owner": "moderator",
+    "admin": "moderator",
+    "member": "participant",
+    "none": "participant",
+    "outcast": "none",
+}
+
+
+class Occupant(msgspec.Struct, eq=False):
+    """An occupant: one resource of an account."""
+
+    jid: JID
+    nick: str
+    affiliation: Affiliation = "none"
+    role: Role = "participant"
+    presence: str = ""
+    """The payloads of its last presence, as XML."""
+    hats: str = ""
+
+
+class Room:
+    """A room. Its options can be changed at any time.
+
+    Attributes:
+        occupants: by nickname.
+        shows_accounts: whether everybody sees real JIDs; moderators always do.
+        is_moderated: whether those without an affiliation have no voice.
+        members_only: whether only members may enter.
+        affiliations: by bare JID.
+        log: the bodies of all messages that were sent to all occupants.
+    """
+
+    def __init__(self, service: "Rooms", jid: JID) -> None:
+        self.jid = jid
+        self.occupants: dict[str, Occupant] = {}
+        self.shows_accounts = False
+        self.is_moderated = False
+        self.members_only = False
+        self.affiliations: dict[JID, Affiliation] = {}
+        self.log: list[str] = []
+        self._service = service
+        self._history: deque[str] = deque(maxlen=_HISTORY)
+        self._ids = count(1)
+
+    # What a test does.
+
+    async def enter(
+        self, peer: Peer, nick: str, *, affiliation: Affiliation | None = None
+    ) -> Occupant:
+        """Let a client of a test enter the room; return it as an occupant."""
+        if affiliation is not None:
+            self.affiliations[peer.jid.bare] = affiliation
+        join = "<x xmlns='http://jabber.org/protocol/muc'><history maxstanzas='0'/></x>"
+        to = escape_attribute(f"{self.jid}/{nick}")
+        await peer.send(f"<presence to='{to}'>{join}</presence>")
+        await anyio.lowlevel.checkpoint()
+        return self.occupants[nick]
+
+    async def leave(self, peer: Peer) -> None:
+        """Let a client of a test leave the room."""
+        occupant = self.of(peer.jid)
+        assert occupant is not None, "it is in the room"
+        to = escape_attribute(f"{self.jid}/{occupant.nick}")
+        await peer.send(f"<presence type='unavailable' to='{to}'/>")
+
+    async def say(self, peer: Peer, text: str, inside: str = "", id_: str = "") -> str:
+        """Let a client say something, with more XML inside of the message; return the message's
+        id. `text` is left out if it is empty.
+        """
+        id_ = id_ or f"{peer.jid.local}-in-room-{next(self._ids)}"
+        body = f"<body>{escape_text(text)}</body>" if text else ""
+        await peer.send(
+            f"<message type='groupchat' to='{self.jid}' id='{escape_attribute(id_)}'>"
+            f"{body}{inside}</message>"
+        )
+        return id_
+
+    async def whisper(self, peer: Peer, nick: str, text: str) -> None:
+        """Let a client send a private message to an occupant (XEP-0045 §7.5)."""
+        to = escape_attribute(f"{self.jid}/{nick}")
+        mark = "<x xmlns='http://jabber.org/protocol/muc#user'/>"
+        await peer.send(
+            f"<message type='chat' to='{to}' id='pm-{next(self._ids)}'>"
+            f"<body>{escape_text(text)}</body>{mark}</message>"
+        )
+
+    def remove(self, nick: str, *codes: int, destroyed: bool = False) -> None:
+        """Kick (307), ban (301) or otherwise remove an occupant; 110 is added for itself."""
+        gone = self.occupants.pop(nick)
+        gone.role = "none"
+        if muc.BANNED in codes:
+            gone.affiliation = self.affiliations[gone.jid.bare] = "outcast"
+        end = "<destroy/>" if destroyed else ""
+        for other in (*self.occupants.values(), gone):
+            own = (muc.SELF,) if other is gone else ()
+            self._show(gone, other, (*codes, *own), type_="unavailable", inside=end)
+
+    def destroy(self) -> None:
+        """Destroy the room (XEP-0045 §10.9)."""
+        del self._service.rooms[self.jid]
+        for nick in list(self.occupants):
+            self.remove(nick, destroyed=True)
+
+    def set_role(self, nick: str, role: Role) -> None:
+        """Grant or revoke voice, for example (XEP-0045 §8.3)."""
+        changed = self.occupants[nick]
+        changed.role = role
+        for other in self.occupants.values():
+            self._show(changed, other, (muc.SELF,) if other is changed else ())
+
+    def moderate(self, stanza_id: str) -> None:
+        """Retract a message as a moderator (XEP-0425 §5)."""
+        self._broadcast(
+            f"<message type='groupchat' from='{self.jid}' id='moderated-{next(self._ids)}'>"
+            f"<retract xmlns='urn:xmpp:message-retract:1' id='{escape_attribute(stanza_id)}'>"
+            "<moderated xmlns='urn:xmpp:message-moderate:1'/></retract></message>"
+        )
+
+    def of(self, jid: JID) -> Occupant | None:
+        """Return the occupant with a real address."""
+        return next((one for one in self.occupants.values() if one.jid == jid), None)
+
+    def occupant_id(self, jid: JID) -> str:
+        """Return the id of an occupant (XEP-0421)."""
+        return f"id-of-{jid.bare}"
+
+    # What arrives.
+
+    def presence(self, sender: JID, nick: str, stanza: Incoming) -> None:
+        """Let a client enter, change its presence or nickname, or leave."""
+        occupant = self.of(sender)
+        if stanza.type == "unavailable":
+            if occupant is not None:
+                self.remove(occupant.nick)
+            return
+        affiliation = self.affiliations.get(sender.bare, "none")
+        taken = self.occupants.get(nick)
+        refusal: Condition | None = None
+        if affiliation == "outcast":
+            refusal = "forbidden"
+        elif self.members_only and affiliation == "none":
+            refusal = "registration-required"
+        elif taken is not None and taken is not occupant:
+            refusal = "conflict"
+        if refusal is not None:
+            error = StanzaError(refusal).encode()
+            self._service.say(
+                f"<presence type='error' from='{escape_attribute(f'{self.jid}/{nick}')}'"
+                f" to='{escape_attribute(str(sender))}'>{error}</presence>"
+            )
+            return
+        shown = _JOIN.sub("", _inside(stanza.forward()))
+        if occupant is None:
+            self._enter(sender, nick, affiliation, shown)
+            return
+        occupant.presence = shown
+        if occupant.nick != nick:
+            self._rename(occupant, nick)
+        else:
+            self.set_role(nick, occupant.role)
+
+    def _enter(self, sender: JID, nick: str, affiliation: Affiliation, payloads: str) -> None:
+        role = _ROLES[affiliation]
+        if self.is_moderated and affiliation == "none":
+            role = "visitor"
+        new = Occupant(sender, nick, affiliation, role, payloads)
+        for other in self.occupants.values():
+            self._show(other, new)
+        self.occupants[nick] = new
+        for other in self.occupants.values():
+            if other is not new:
+                self._show(new, other)
+        self._show(new, new, (muc.SELF, *((100,) if self.shows_accounts else ())))
+        for xml in self._history:
+            self._service.say(_to(xml, sender))
+        self._service.say(
+            f"<message type='groupchat' from='{self.jid}' to='{escape_attribute(str(sender))}'>"
+            "<subject/></message>"
+        )
+
+    def _rename(self, occupant: Occupant, nick: str) -> None:
+        del self.occupants[occupant.nick]
+        everybody = (*self.occupants.values(), occupant)
+        for other in everybody:
+            own = (muc.SELF,) if other is occupant else ()
+            codes = (muc.RENAMED, *own)
+            self._show(occupant, other, codes, type_="unavailable", nick=nick)
+        occupant.nick = nick
+        self.occupants[nick] = occupant
+        for other in everybody:
+            self._show(occupant, other, (muc.SELF,) if other is occupant else ())
+
+    def message(self, sender: JID, nick: str, stanza: Incoming) -> None:
+        """Pass a message on to everybody, or to one occupant. Raises StanzaError."""
+        occupant = self.of(sender)
+        if occupant is None:
+            raise StanzaError("not-acceptable", "You are not in the room.")
+        if nick:
+            to = self.occupants.get(nick)
+            if to is None:
+                raise StanzaError("item-not-found")
+            from_ = f"{self.jid}/{occupant.nick}"
+            self._service.say(stanza.forward(from_=from_, to=str(to.jid)))
+            return
+        if occupant.role == "visitor":
+            raise StanzaError("forbidden", "You have no voice.")
+        body = stanza.text_of("body")
+        if body:
+            self.log.append(body)
+        stanza_id = f"<stanza-id xmlns='urn:xmpp:sid:0' by='{self.jid}' id='s{next(self._ids)}'/>"
+        if self._service.server == "prosody":
+            known = self.occupant_id(sender)
+            stanza_id += f"<occupant-id xmlns='urn:xmpp:occupant-id:0' id='{known}'/>"
+        from_ = escape_attribute(f"{self.jid}/{occupant.nick}")
+        id_ = f" id='{escape_attribute(stanza.id)}'" if stanza.id else ""
+        sent = (
+            f"<message type='groupchat' from='{from_}'{id_}>{_inside(stanza.forward())}{stanza_id}"
+            "</message>"
+        )
+        if body:
+            late = (
+                f"<delay xmlns='urn:xmpp:delay' from='{self.jid}'"
+                f" stamp='{system.now():%Y-%m-%dT%H:%M:%SZ}'/>"
+            )
+            self._history.append(sent.replace("</message>", f"{late}</message>"))
+        self._broadcast(sent)
+
+    def _broadcast(self, xml: str) -> None:
+        for other in list(self.occupants.values()):
+            self._service.say(_to(xml, other.jid))
+
+    def _show(
+        self,
+        of: Occupant,
+        to: Occupant,
+        codes: tuple[int, ...] = (),
+        *,
+        type_: str = "",
+        nick: str = "",
+        inside: str = "",
+    ) -> None:
+        shown = self.shows_accounts or to.role == "moderator" or to is of
+        jid = f" jid='{escape_attribute(str(of.jid))}'" if shown else ""
+        new = f" nick='{escape_attribute(nick)}'" if nick else ""
+        item = f"<item affiliation='{of.affiliation}' role='{of.role}'{jid}{new}/>"
+        statuses = "".join(f"<status code='{code}'/>" for code in codes)
+        known = ""
+        if self._service.server == "prosody":
+            known = f"<occupant-id xmlns='urn:xmpp:occupant-id:0' id='{self.occupant_id(of.jid)}'/>"
+        kind = f" type='{type_}'" if type_ else ""
+        self._service.say(
+            f"<presence{kind} from='{escape_attribute(f'{self.jid}/{of.nick}')}'"
+            f" to='{escape_attribute(str(to.jid))}'>{of.presence}{of.hats}{known}"
+            f"<x xmlns='{muc.USER}'>{item}{statuses}{inside}</x></presence>"
+        )
+
+
+class Rooms:
+    """The service.
+
+    Args:
+        server: how it behaves: Prosody gives occupants ids and creates rooms that are joined.
+
+    Attributes:
+        rooms: the rooms, by address.
+    """
+
+    def __init__(self, xmpp: Xmpp, domain: str = DOMAIN, *, server: Server = "prosody") -> None:
+        self.server: Server = server
+        self.rooms: dict[JID, Room] = {}
+        self._domain = domain
+        xmpp.add_service(domain, "secret of the rooms")
+        self._home = xmpp.connect_link(domain, self)
+
+    def create(self, name: str) -> Room:
+        """Create a room."""
+        jid = JID.parse(f"{name}@{self._domain}")
+        made = self.rooms[jid] = Room(self, jid)
+        return made
+
+    def close(self, error: StreamError) -> None:
+        """Never called."""
+        raise AssertionError(f"the stream of {self._domain} has ended: {error}")
+
+    def say(self, xml: str) -> None:
+        """Send a stanza of the service."""
+        stanza = parse(xml)
+        self._home.from_component(JID.parse(stanza.sender or ""), stanza, self)
+
+    def send(self, xml: str) -> None:
+        """Take a stanza from the server."""
+        stanza = parse(xml)
+        to, sender = JID.parse(stanza.to or self._domain), JID.parse(stanza.sender or "")
+        room = self.rooms.get(to.bare)
+        try:
+            if stanza.kind == "iq":
+                self._iq(stanza, room, to, sender)
+            elif stanza.type == "error":
+                return
+            elif stanza.kind == "presence":
+                self._presence(stanza, room, to, sender)
+            else:
+                self._message(stanza, room, to, sender)
+        except StanzaError as error:
+            if stanza.type in ("error", "result"):
+                return
+            id_ = f" id='{escape_attribute(stanza.id)}'" if stanza.id else ""
+            self.say(
+                f"<{stanza.kind} type='error' from='{escape_attribute(str(to))}'{id_}"
+                f" to='{escape_attribute(str(sender))}'>{error.encode()}</{stanza.kind}>"
+            )
+
+    def _presence(self, stanza: Incoming, room: Room | None, to: JID, sender: JID) -> None:
+        if to.resource is None:
+            return
+        if room is None:
+            if stanza.type == "unavailable":
+                return
+            if self.server == "ejabberd":
+                raise StanzaError("forbidden", "Room creation is denied.")
+            room = self.rooms[to.bare] = Room(self, to.bare)
+            room.affiliations[sender.bare] = "owner"
+        room.presence(sender, to.resource, stanza)
+
+    def _message(self, stanza: Incoming, room: Room | None, to: JID, sender: JID) -> None:
+        if room is None:
+            raise StanzaError("item-not-found")
+        room.message(sender, to.resource or "", stanza)
+
+    def _iq(self, stanza: Incoming, room: Room | None, to: JID, sender: JID) -> None:
+        if to.resource is not None:
+            self._forward(stanza, room, to, sender)
+            return
+        if stanza.type not in ("get", "set"):
+            return
+        if stanza.sole_child != InfoQuery.xml.tag:
+            raise StanzaError("service-unavailable")
+        if room is None and to.local is not None:
+            raise StanzaError("item-not-found")
+        identity = Identity(category="conference", type="text", name=to.local)
+        features = [muc.NAMESPACE, "jabber:iq:register"]
+        if room is not None:
+            features.append("muc_nonanonymous" if room.shows_accounts else "muc_semianonymous")
+            features.append("muc_moderated" if room.is_moderated else "muc_unmoderated")
+            features.append("muc_membersonly" if room.members_only else "muc_open")
+            if self.server == "prosody":
+                features += ["urn:xmpp:occupant-id:0", "urn:xmpp:sid:0"]
+        info = InfoQuery(
+            identities=(identity,), features=tuple(Feature(var=var) for var in features)
+        )
+        self.say(IQ(type="result", id=stanza.id or "", to=sender, from_=to, payload=info).encode())
+
+    def _forward(self, stanza: Incoming, room: Room | None, to: JID, sender: JID) -> None:
+        """Pass an IQ on between occupants; a ping to oneself is answered (XEP-0410)."""
+        mine = None if room is None else room.of(sender)
+        if room is None or mine is None:
+            raise StanzaError("not-acceptable")
+        other = room.occupants.get(to.resource or "")
+        if other is None:
+            raise StanzaError("item-not-found")
+        if other is mine and stanza.type == "get":
+            self.say(IQ(type="result", id=stanza.id or "", to=sender, from_=to).encode())
+            return
+        from_ = f"{room.jid}/{mine.nick}"
+        self.say(stanza.forward(from_=from_, to=str(other.jid)))
+
+
+def _inside(xml: str) -> str:
+    """Return the children of a stanza, as XML."""
+    begin = xml.index(">") + 1
+    return "" if xml[begin - 2] == "/" else xml[begin : xml.rindex("</")]
+
+
+def _to(xml: str, to: JID) -> str:
+    name, rest = xml.split(" ", 1)
+    return f"{name} to='{escape_attribute(str(to))}' {rest}"
