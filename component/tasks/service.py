@@ -351,7 +351,7 @@ class TaskService:
         may be meant for another question.
         """
         slot = self._worker.try_slot(str(who.bare))
-        by = replace(self._answerer(who, at, None, naming), reason=reason)
+        by = self._with_sent(Answerer(who, at, naming=naming, reason=reason))
         owner = None if slot is None else self.instance
         try:
             judged = await self._judge(
@@ -379,10 +379,11 @@ class TaskService:
         """Decide a confirmation (CNF-032); only approvals are checked against `naming`. Raises as
         `answer`. Return how many approvals are still needed.
         """
-        return await self.vote(self._answerer(who, at, lang, naming), decision)
+        return await self.vote(Answerer(who, at, lang, naming), decision)
 
     async def vote(self, by: Answerer, decision: Decision) -> int:
         """Decide a confirmation, as `decide` does."""
+        by = self._with_sent(by)
         judged = await self._judge(lambda tx: questions.decide(tx, by, decision))
         self._records.decided(by.who, decision, judged)
         _raise_refusal(judged)
@@ -416,9 +417,10 @@ class TaskService:
 
         await self._runtime.commit(op)
 
-    def _answerer(self, who: JID, at: JID, lang: str | None, naming: Naming | None) -> Answerer:
-        sent = frozenset[str]() if naming is None else self._event_sender.questions_to(who)
-        return Answerer(who, at, lang, naming, sent)
+    def _with_sent(self, by: Answerer) -> Answerer:
+        return (
+            by if by.naming is None else replace(by, sent=self._event_sender.questions_to(by.who))
+        )
 
     async def _judge(self, judge: Callable[[Transaction], Judgement], *tasks: str) -> Judgement:
         def op(tx: Transaction) -> Judgement:
