@@ -1,5 +1,6 @@
 """XEP-0045 Multi-User Chat: the payloads of rooms, for occupants and those who are invited."""
 
+from datetime import datetime
 from typing import Annotated, Final, Literal, TypeAlias
 
 from xep.binding import Attr, Child, Name, Payload, TextChild
@@ -7,13 +8,17 @@ from xep.jid import JID
 
 NAMESPACE: Final = "http://jabber.org/protocol/muc"
 USER: Final = f"{NAMESPACE}#user"
+OWNER: Final = f"{NAMESPACE}#owner"
 
 Affiliation: TypeAlias = Literal["owner", "admin", "member", "none", "outcast"]
 """What a room grants a person for longer than a visit (XEP-0045 §5.2)."""
 Role: TypeAlias = Literal["moderator", "participant", "visitor", "none"]
 """What an occupant may do during a visit (XEP-0045 §5.1)."""
 
+CONFIGURED: Final = 104
 SELF: Final = 110
+NON_ANONYMOUS: Final = 172
+SEMI_ANONYMOUS: Final = 173
 CREATED: Final = 201
 BANNED: Final = 301
 RENAMED: Final = 303
@@ -26,11 +31,14 @@ TECHNICAL: Final = 333
 
 
 class History(Payload, frozen=True, kw_only=True):
-    """How much of the discussion so far is wanted (XEP-0045 §7.2.14)."""
+    """How much of the discussion so far is wanted (XEP-0045 §7.2.14): at most `max_stanzas`
+    messages, and only those since a time.
+    """
 
     xml = Name(NAMESPACE, "history")
 
     max_stanzas: Annotated[int | None, Attr("maxstanzas")] = None
+    since: Annotated[datetime | None, Attr()] = None
 
 
 class Join(Payload, frozen=True, kw_only=True):
@@ -39,6 +47,7 @@ class Join(Payload, frozen=True, kw_only=True):
     xml = Name(NAMESPACE, "x")
 
     history: Annotated[History | None, Child()] = None
+    password: Annotated[str | None, TextChild()] = None
 
 
 class Actor(Payload, frozen=True, kw_only=True):
@@ -121,3 +130,17 @@ class User(Payload, frozen=True, kw_only=True):
     def codes(self) -> frozenset[int]:
         """The status codes."""
         return frozenset(each.code for each in self.statuses)
+
+
+class OwnerDestroy(Payload, frozen=True, kw_only=True):
+    """The wish of an owner to destroy the room (XEP-0045 §10.9)."""
+
+    xml = Name(OWNER, "destroy")
+
+
+class OwnerQuery(Payload, frozen=True, kw_only=True):
+    """What an owner wants done with the room (XEP-0045 §10)."""
+
+    xml = Name(OWNER, "query")
+
+    destroy: Annotated[OwnerDestroy | None, Child()] = None

@@ -17,6 +17,7 @@ from component.kernel.events import PresenceEvents, PubSubEvents
 from component.kernel.goals import goal_skill
 from component.kernel.module_functions import ModuleFunctions
 from component.kernel.options import facts, names_by_localpart
+from component.kernel.rooms.client_kinds import ClientKinds
 from component.kernel.rooms.membership import RoomPorts
 from component.kernel.rooms.rooms import Rooms
 from component.kernel.stream import FormHandler, StreamSubsystem
@@ -243,10 +244,19 @@ class Kernel:
             send=send,
             payloads=payloads,
             has_others=lambda: stream.has_others(),  # noqa: PLW0108 - it is replaced later
+            tell_admins=self.contacts.tell_admins,
+            kinds=ClientKinds(),
         )
-        rooms = Rooms(ports, chooses_resources=self.settings.server.mode == "component")
+        rooms = Rooms(
+            ports,
+            chooses_resources=self.settings.server.mode == "component",
+            changed=stream.forget_senders,
+        )
         stream.is_room = rooms.is_room
         stream.on_disconnected.append(rooms.disconnected)
+        stream.on_features_changed.append(rooms.show)
+        self.gauges.append(rooms.gauges)
+        self.warnings.append(rooms.warnings)
         return rooms
 
     def _make_pubsub(self) -> PubSubService:

@@ -120,6 +120,11 @@ class StreamSubsystem(Receiver):
             self.outbox,
         )
 
+    def forget_senders(self) -> None:
+        """Admit senders anew, because others are rooms."""
+        if hasattr(self, "router"):
+            self.router.forget_senders()
+
     def _admits(self, principal: JID) -> bool:
         """Whether a principal may ask for something; the occupants of a room are none together."""
         return self._catalog.admits(principal) and not self.is_room(principal)

@@ -16,8 +16,8 @@ from component.features.watches.events import OfferedEvent
 from component.features.watches.rows import SourceRows, item_key
 from component.features.watches.sources import Result, SourcePorts, SourceWatcher
 from component.features.watches.watch import Observed, Source, Watch
-from component.kernel.rooms.membership import Membership, Stay
-from component.kernel.rooms.occupants import Change, Joined, Moved, Out, RoomOccupant, What
+from component.kernel.rooms.membership import Change, Elsewhere, Membership, Stay
+from component.kernel.rooms.occupants import Joined, Moved, Out, RoomOccupant, What
 from component.kernel.rooms.rooms import Rooms
 from xep.binding.escaping import escape_attribute, escape_text
 
@@ -59,7 +59,7 @@ class RoomWatcher(SourceWatcher[Moved | Joined]):
     def __init__(self, source: Source, ports: SourcePorts, rooms: Rooms) -> None:
         super().__init__(source, ports)
         self._rooms = rooms
-        self._nick = ""
+        self._stay: Stay | None = None
 
     def set_watches(self, watches: Mapping[str, Watch]) -> None:
         """Offer events to these watches from now on. Raises FilterError."""
@@ -68,8 +68,10 @@ class RoomWatcher(SourceWatcher[Moved | Joined]):
         if len(set(named)) > 1:
             self._log.warning("watches of one room name several nicknames; one is used")
         title = next((one.agent for one in watches.values()), "")
-        stay = Stay(self._changed, nick=named[0] if named else "")
-        self._rooms.enter(self.source.subscriber, self.source.service, USER, stay, title)
+        stay = Stay(self._changed, named[0] if named else "", check_s=self._ports.check_s)
+        if stay != self._stay:  # a room that has removed the agent is not tried again for nothing
+            self._stay = stay
+            self._rooms.enter(self.source.subscriber, self.source.service, USER, stay, title)
 
     async def unsubscribe(self) -> None:
         """Leave the room, because no watch needs it any more."""
@@ -77,8 +79,11 @@ class RoomWatcher(SourceWatcher[Moved | Joined]):
         await checkpoint()
 
     def _changed(self, membership: Membership, change: Change) -> None:
-        del membership
         if self._subscription.state == "offline":
+            return
+        if isinstance(change, Elsewhere):
+            self._reason = membership.reason
+            self._advance("elsewhere")
             return
         if isinstance(change, Out):
             self._reason = change.reason
@@ -88,7 +93,8 @@ class RoomWatcher(SourceWatcher[Moved | Joined]):
         if isinstance(change, Joined):
             self._waiting.clear()
             self._advance("joined")
-        self._put(change)
+        if isinstance(change, Joined | Moved):
+            self._put(change)
 
     async def _step(self) -> None:
         found = self._rooms.get(self.source.subscriber, self.source.service)

@@ -4,14 +4,18 @@
 message can contain a forged `<occupant-id/>` or `<x/>`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from hashlib import sha256
+from itertools import count
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from component.link.messages.signals import Show
 from xep import muc
+from xep.caps import Caps
+from xep.hats import NAMESPACE as HATS
+from xep.occupant_ids import NAMESPACE as OCCUPANT_IDS
 from xep.stanza_error import StanzaError
 
 What: TypeAlias = Literal["joined", "changed", "renamed", "left"]
@@ -19,17 +23,43 @@ What: TypeAlias = Literal["joined", "changed", "renamed", "left"]
 Return: TypeAlias = Literal["soon", "later", "next session"]
 """When the agent joins a room again that it is not in."""
 
+MOST_OCCUPANTS: Final = 20_000
+"""Occupants of a room; others are not seen."""
+_MOST_RENAMED: Final = 100
+"""Occupants who have changed their nickname, and whose presence under the new one is to come."""
+_LONGEST_STATUS: Final = 1_000
+"""Characters of a status that are kept."""
+
 _REFUSALS: Final = {
-    "conflict": "another occupant has the nickname {nick}: give the watch another one",
-    "forbidden": "the agent is banned from the room",
-    "item-not-found": "there is no such room, or it is locked",
-    "jid-malformed": "the room does not accept the nickname {nick}",
-    "not-acceptable": "the nickname {nick} must not be used there",
-    "not-allowed": "the agent may not create the room",
-    "not-authorized": "the room has a password",
-    "registration-required": "only members may join: make the agent one",
-    "service-unavailable": "the room is full or is not available",
+    "conflict": (
+        "another occupant has the nickname {nick}",
+        "Choose another nickname for the agent.",
+    ),
+    "forbidden": ("the agent is banned from the room", "Ask an owner of the room to lift the ban."),
+    "item-not-found": ("there is no such room, or it is locked", "Correct the address."),
+    "jid-malformed": (
+        "the room does not accept the nickname {nick}",
+        "Choose another nickname for the agent, without emoji.",
+    ),
+    "not-acceptable": (
+        "the nickname {nick} must not be used there",
+        "Choose the nickname that the room has reserved for the agent.",
+    ),
+    "not-allowed": (
+        "the agent may not create the room",
+        "Create the room, or correct its address.",
+    ),
+    "not-authorized": (
+        "the room has a password, and the agent has none or another one",
+        "Set the password of the room.",
+    ),
+    "registration-required": (
+        "only members may join",
+        "Ask an admin of the room to make the agent a member.",
+    ),
+    "service-unavailable": ("the room is full or is not available", ""),
 }
+"""Why a room does not let an agent in, and what an admin can do (XEP-0045 §7.2)."""
 
 
 class RoomOccupant(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,9 +69,12 @@ class RoomOccupant(msgspec.Struct, frozen=True, kw_only=True):
         jid: the bare real JID; empty where the room does not show it.
         previous: the nickname before, of an occupant who has just changed it.
         occupant_id: the same under every nickname (XEP-0421); empty where the room gives none.
-        hats: the URIs of the hats that the room gives it (XEP-0317).
-        is_agent: whether its client says that it is a program.
-        visit: tells two visits under one nickname apart: it is another number after each entry.
+        hats: the URIs of the hats that the room gives it (XEP-0317); none where anybody can send
+            hats.
+        caps: the capabilities of its client (XEP-0115), as the client says.
+        is_agent: whether it is known to be a program.
+        visit: the same from its entry until it leaves, under every nickname, and never given to
+            another occupant.
     """
 
     nick: str
@@ -53,14 +86,28 @@ class RoomOccupant(msgspec.Struct, frozen=True, kw_only=True):
     previous: str = ""
     occupant_id: str = ""
     hats: tuple[str, ...] = ()
+    caps: Caps | None = None
     is_agent: bool = False
     visit: int = 0
 
     @property
     def version(self) -> str:
-        """A digest of everything but the text of the status."""
-        parts = (self.nick, self.jid, self.affiliation, self.role, self.show)
+        """A digest of what the room says, and the availability."""
+        parts = (self.nick, self.jid, self.affiliation, self.role, self.show, *self.hats)
         return sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+
+def identity(occupant: RoomOccupant) -> str:
+    """Return what identifies an occupant in its room, whatever its nickname is.
+
+    Nobody else gets the same identity: it is made of what the room itself has said in presence.
+    With an occupant id or a real JID, the identity is the same at each visit; otherwise each visit
+    has another one. The first letters say which it is, so that an id which looks like a JID is not
+    taken for one.
+    """
+    if occupant.occupant_id:
+        return f"id:{occupant.occupant_id}"
+    return f"jid:{occupant.jid}" if occupant.jid else f"visit:{occupant.visit}"
 
 
 class RoomPresence(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +119,9 @@ class RoomPresence(msgspec.Struct, frozen=True, kw_only=True):
     user: muc.User = muc.User()
     show: Show = "online"
     status: str = ""
+    occupant_id: str = ""
+    hats: tuple[str, ...] = ()
+    caps: Caps | None = None
     error: StanzaError | None = None
 
 
@@ -89,28 +139,50 @@ class Joined(msgspec.Struct, frozen=True):
     created: bool = False
 
 
+class OwnChanged(msgspec.Struct, frozen=True):
+    """The agent itself has another nickname, role or affiliation: it may have got or lost voice."""
+
+    own: RoomOccupant
+
+
 class Out(msgspec.Struct, frozen=True):
-    """The agent is not in the room: why, as part of a sentence, and when it joins again."""
+    """The agent is not in the room: why, as part of a sentence, and when it joins again. `refused`
+    says that somebody does not want it there, or has to change something; `conflict`, that another
+    occupant has the nickname. `advice` says what an admin can do, as a sentence.
+    """
 
     reason: str
     again: Return
     refused: bool = False
+    conflict: bool = False
+    advice: str = ""
 
 
-Change: TypeAlias = Moved | Joined | Out
+Change: TypeAlias = Moved | Joined | OwnChanged | Out
 
 
 class RoomView:
     """What the agent sees of a room. `nick` is the nickname of the agent, `own` the agent as an
     occupant once it is in the room. `occupants` are the other occupants by nickname.
+
+    Args:
+        first_visit: the number of the first visit; others follow.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, first_visit: int = 0) -> None:
         self.nick = ""
         self.is_in = False
         self.own: RoomOccupant | None = None
         self.occupants: dict[str, RoomOccupant] = {}
-        self._renamed: dict[str, str] = {}
+        self._has_ids = False
+        self._has_hats = False
+        self._visits = count(first_visit)
+        self._renamed: dict[str, RoomOccupant] = {}
+
+    def supports(self, features: Container[str]) -> None:
+        """Note the features of the room: what it does not announce, any client can forge."""
+        self._has_ids = OCCUPANT_IDS in features
+        self._has_hats = HATS in features
 
     def join(self, nick: str) -> None:
         """Start joining under a nickname, and forget the previous state."""
@@ -118,73 +190,114 @@ class RoomView:
         self.occupants.clear()
         self._renamed.clear()
 
+    def mark_agent(self, occupant: RoomOccupant) -> None:
+        """Note that an occupant is a program, if it is still there."""
+        found = self.occupants.get(occupant.nick)
+        if found is not None and found.visit == occupant.visit:
+            self.occupants[found.nick] = msgspec.structs.replace(found, is_agent=True)
+
     def take(self, presence: RoomPresence) -> Sequence[Change]:
         """Process a presence, and return the resulting changes, in order."""
         if presence.error is not None:
-            return () if self.is_in else (_refusal(presence.error, self.nick),)
+            # The room refuses the nickname that was asked for last. Once the agent is in, that was
+            # another one than it has, and it keeps its own.
+            is_ours = presence.nick in ("", self.nick) and not self.is_in
+            return (_refusal(presence.error, self.nick),) if is_ours else ()
         codes = presence.user.codes
-        if muc.SELF in codes or (presence.nick == self.nick and self.is_in):
+        is_other = self.is_in and presence.nick in self.occupants
+        if presence.nick and (
+            (muc.SELF in codes and not is_other) or (presence.nick == self.nick and self.is_in)
+        ):
             return self._own(presence, codes)
         if presence.show == "offline":
             return self._gone(presence, codes)
-        occupant = _occupant(presence, self._renamed.pop(presence.nick, ""))
+        return self._there(presence)
+
+    def _there(self, presence: RoomPresence) -> Sequence[Change]:
+        if not presence.nick:  # the presence of the room itself
+            return ()
+        renamed = self._renamed.pop(presence.nick, None)
         before = self.occupants.get(presence.nick)
+        if before is None and len(self.occupants) >= MOST_OCCUPANTS:
+            return ()
+        occupant = self._occupant(presence, before or renamed, renamed.nick if renamed else "")
         self.occupants[presence.nick] = occupant
         if not self.is_in:  # one of those who are there when the agent joins
             return ()
         if before is None:
-            return (Moved("renamed" if occupant.previous else "joined", occupant),)
+            return (Moved("renamed" if renamed else "joined", occupant),)
         return (Moved("changed", occupant),) if occupant.version != before.version else ()
 
     def _own(self, presence: RoomPresence, codes: frozenset[int]) -> Sequence[Change]:
         if presence.show != "offline":
             self.nick = presence.nick  # the room may have chosen another one (status 210)
-            self.own = _occupant(presence, "")
+            before = self.own
+            self.own = own = self._occupant(presence, before)
             self.occupants.pop(presence.nick, None)
-            if self.is_in:
-                return ()
-            self.is_in = True
-            return (Joined(tuple(self.occupants.values()), muc.CREATED in codes),)
+            if not self.is_in:
+                self.is_in = True
+                return (Joined(tuple(self.occupants.values()), muc.CREATED in codes),)
+            is_same = before is not None and own.version == before.version
+            return () if is_same else (OwnChanged(own),)
         if muc.RENAMED in codes:
             self.nick = next((each.nick for each in presence.user.items if each.nick), self.nick)
             return ()
         self.is_in, self.own = False, None
         self.occupants.clear()
+        self._renamed.clear()
         return (_removal(presence.user, codes),)
 
     def _gone(self, presence: RoomPresence, codes: frozenset[int]) -> Sequence[Change]:
         before = self.occupants.pop(presence.nick, None)
         if muc.RENAMED in codes:
-            for item in presence.user.items:
-                if item.nick:
-                    self._renamed[item.nick] = presence.nick
+            new = next((each.nick for each in presence.user.items if each.nick), None)
+            if before is not None and new is not None:
+                if len(self._renamed) >= _MOST_RENAMED:
+                    self._renamed.clear()
+                self._renamed[new] = before
             return ()
-        if not self.is_in:
+        if before is None or not self.is_in:
             return ()
-        found = before or _occupant(presence, "")
-        return (Moved("left", msgspec.structs.replace(found, show="offline")),)
+        return (Moved("left", msgspec.structs.replace(before, show="offline")),)
+
+    def _occupant(
+        self, presence: RoomPresence, before: RoomOccupant | None, previous: str = ""
+    ) -> RoomOccupant:
+        item = presence.user.items[0] if presence.user.items else muc.Item()
+        return RoomOccupant(
+            nick=presence.nick,
+            jid="" if item.jid is None else str(item.jid.bare),
+            affiliation=item.affiliation or "none",
+            role=item.role or "none",
+            show=presence.show,
+            status=presence.status[:_LONGEST_STATUS],
+            previous=previous,
+            occupant_id=presence.occupant_id if self._has_ids else "",
+            hats=presence.hats if self._has_hats else (),
+            caps=presence.caps,
+            is_agent=before is not None and before.is_agent,
+            visit=next(self._visits) if before is None else before.visit,
+        )
 
 
-def _occupant(presence: RoomPresence, previous: str) -> RoomOccupant:
-    item = presence.user.items[0] if presence.user.items else muc.Item()
-    return RoomOccupant(
-        nick=presence.nick,
-        jid="" if item.jid is None else str(item.jid.bare),
-        affiliation=item.affiliation or "none",
-        role=item.role or "none",
-        show=presence.show,
-        status=presence.status,
-        previous=previous,
-    )
+def missing(why: str = "there is no such room") -> Out:
+    """Return that there is no room to join."""
+    return Out(why, "later", advice="Create the room, or correct its address.")
 
 
 def _refusal(error: StanzaError, nick: str) -> Out:
-    known = _REFUSALS.get(error.condition, f"the room refused it ({error.condition})")
-    reason = known.format(nick=nick)
+    unknown = f"the room refused it ({error.condition})", ""
+    reason, advice = (each.format(nick=nick) for each in _REFUSALS.get(error.condition, unknown))
     if error.text:
         reason = f"{reason} ({error.text})"
     is_over_soon = error.condition in ("remote-server-timeout", "remote-server-not-found")
-    return Out(reason, "soon" if is_over_soon else "later", refused=not is_over_soon)
+    return Out(
+        reason,
+        "soon" if is_over_soon else "later",
+        refused=not is_over_soon,
+        conflict=error.condition == "conflict",
+        advice=advice,
+    )
 
 
 def _removal(user: muc.User, codes: frozenset[int]) -> Out:
@@ -196,17 +309,29 @@ def _removal(user: muc.User, codes: frozenset[int]) -> Out:
     if item.reason:
         said = f": {item.reason}"
     if user.destroy is not None:
+        # The room that replaces it is not joined: whoever destroys a room cannot send agents.
         instead = f"; it is replaced by {user.destroy.jid}" if user.destroy.jid else ""
         why = f": {user.destroy.reason}" if user.destroy.reason else ""
-        return Out(f"the room was destroyed{why}{instead}", "later")
+        return missing(f"the room was destroyed{why}{instead}")
     if muc.BANNED in codes:
-        return Out(f"the agent was banned{by}{said}", "next session", refused=True)
+        return Out(f"the agent was banned{by}{said}", "next session", refused=True, advice=_RETURN)
     if muc.TECHNICAL in codes:
         return Out("the server removed the agent because of an error", "soon")
     if muc.KICKED in codes:
-        return Out(f"the agent was kicked{by}{said}", "next session", refused=True)
+        return Out(f"the agent was kicked{by}{said}", "next session", refused=True, advice=_RETURN)
     if codes & {muc.AFFILIATION_LOST, muc.MEMBERS_ONLY}:
-        return Out("only members may be in the room, and the agent is none", "later", refused=True)
+        return Out(
+            f"only members may be in the room, and the agent is none{said}",
+            "later",
+            refused=True,
+            advice="Ask an admin of the room to make the agent a member.",
+        )
     if muc.SHUTDOWN in codes:
         return Out("the service of the room is shut down", "soon")
     return Out("the agent has left the room", "soon")
+
+
+_RETURN: Final = (
+    "It stays out until it is invited again, or until the service connects again. If it is not"
+    " wanted there, remove the room from the settings."
+)

@@ -1,6 +1,7 @@
-"""All rooms that agents are in: makes memberships, and gives them the presence of occupants."""
+"""All rooms that agents are in: makes memberships, and gives them what the rooms send."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import anyio
@@ -11,9 +12,13 @@ from component.kernel.rooms.membership import Membership, RoomPorts, Stay
 from component.kernel.rooms.occupants import RoomPresence
 from component.link.messages.signals import shown_by
 from component.link.router.table import Request, StanzaRoute
+from component.metrics.counters import Gauge
 from xep.binding import ContentError, Name, Payload
+from xep.caps import Caps
+from xep.hats import Hats
 from xep.jid import JID
 from xep.muc import User
+from xep.occupant_ids import OccupantId
 from xep.stanza import NAMESPACE as STANZAS
 
 _log = structlog.get_logger("component.rooms")
@@ -22,6 +27,7 @@ RESOURCE: Final = "rooms"
 """The resource with which agents are in rooms. It is always the same: a room sends everything to
 each resource of an occupant.
 """
+_MOST_HATS: Final = 20
 
 
 class _Error(Payload, frozen=True, kw_only=True):
@@ -36,14 +42,22 @@ class Rooms:
     Args:
         chooses_resources: whether we choose the resources of our addresses ourselves; a server
             chooses that of an account.
+        changed: called when there are other rooms than before.
     """
 
-    def __init__(self, ports: RoomPorts, *, chooses_resources: bool) -> None:
+    def __init__(
+        self,
+        ports: RoomPorts,
+        *,
+        chooses_resources: bool,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._changed = changed
         self._ports = ports
         self._chooses_resources = chooses_resources
         self._memberships: dict[tuple[JID, JID], Membership] = {}
         self._scopes: dict[tuple[JID, JID], anyio.CancelScope] = {}
-        self._rooms: frozenset[JID] = frozenset()
+        self._by_room: dict[JID, list[Membership]] = {}
         self._group: TaskGroup | None = None
         self._is_connected = False
 
@@ -57,7 +71,11 @@ class Rooms:
 
     def is_room(self, address: JID) -> bool:
         """Return whether an agent is, or is to be, in the room with this address."""
-        return address.bare in self._rooms
+        return address.bare in self._by_room
+
+    def is_own_agent(self, room: JID, nick: str) -> bool:
+        """Return whether the occupant of a room with a nickname is an agent of this service."""
+        return any(one.is_in and one.view.nick == nick for one in self._by_room.get(room, ()))
 
     def enter(self, agent: JID, room: JID, user: str, stay: Stay, title: str = "") -> Membership:
         """Have an agent in a room for one user, whose former wishes it replaces. Never waits.
@@ -71,10 +89,11 @@ class Rooms:
             found.changed()
             return found
         address = agent.bare.with_resource(RESOURCE) if self._chooses_resources else agent.bare
-        made = Membership(address, room.bare, title or agent.local or "agent", self._ports)
+        nick = title or agent.local or "agent"
+        made = Membership(address, room.bare, nick, self._ports, self.is_own_agent)
         made.stays[user] = stay
         self._memberships[key] = made
-        self._rooms = frozenset(room for _, room in self._memberships)
+        self._index()
         self._start(key, made)
         if self._is_connected:
             made.connected()
@@ -88,10 +107,28 @@ class Rooms:
             return
         found.leave()
         del self._memberships[key]
-        self._rooms = frozenset(room for _, room in self._memberships)
+        self._index()
         scope = self._scopes.pop(key, None)
         if scope is not None:
             scope.cancel()
+
+    def _index(self) -> None:
+        before = self._by_room.keys()
+        self._by_room = {}
+        for one in self:
+            self._by_room.setdefault(one.room, []).append(one)
+        if self._by_room.keys() != before:
+            self._changed()
+
+    def warnings(self) -> Sequence[str]:
+        """Return why agents are not in their rooms, and what an admin can do, in sentences."""
+        return [one.sentence for one in self if one.state == "out"]
+
+    def gauges(self) -> Iterable[Gauge]:
+        """Return the number of rooms by state."""
+        states = Counter[tuple[str, ...]]((one.state,) for one in self)
+        if states:
+            yield Gauge("rooms", "Rooms that agents are to be in, by state.", states, ("state",))
 
     # The lifecycle.
 
@@ -126,18 +163,24 @@ class Rooms:
         for one in self:
             one.disconnected()
 
+    def show(self) -> None:
+        """Send the presence of the agents again: their capabilities have changed. Never waits."""
+        for one in self:
+            one.show()
+
     def leaving(self) -> None:
         """Leave all rooms, because the service stops. Never waits."""
         if not self._ports.has_others():  # another instance is there as the same occupant
             for one in self:
                 one.leave()
 
-    # Presence.
+    # Stanzas.
 
     def routes(self) -> tuple[StanzaRoute, ...]:
-        """Return the routes for the presence of occupants, and for refusals."""
+        """Return the routes for what rooms send to all, and for refusals."""
         available = frozenset(("available", "unavailable"))
         return (
+            StanzaRoute("message", frozenset(("groupchat",)), self._said, admits=self.is_room),
             StanzaRoute("presence", available, self._occupant, payload=User, admits=self.is_room),
             StanzaRoute(
                 "presence",
@@ -149,6 +192,12 @@ class Rooms:
             ),
         )
 
+    def _said(self, request: Request[None]) -> None:
+        """Handle a message to all (XEP-0045 §7.4)."""
+        found = self.get(request.to, request.principal)
+        if found is not None:
+            found.said(request)
+
     def _occupant(self, request: Request[None]) -> None:
         """Handle the presence of an occupant (XEP-0045 §7.2.2)."""
         stanza, room = request.stanza, request.principal
@@ -157,11 +206,15 @@ class Rooms:
         except ContentError as error:
             _log.warning("ignored a bad presence of a room", room=str(room), reason=str(error))
             return
+        occupant_id, hats = stanza.payload(OccupantId), stanza.payload(Hats)
         presence = RoomPresence(
             nick=request.sender.resource or "",
             user=user,
             show=shown_by(stanza),
             status=stanza.text_of("status") or "",
+            occupant_id="" if occupant_id is None else occupant_id.id,
+            hats=() if hats is None else tuple(each.uri for each in hats.hats[:_MOST_HATS]),
+            caps=stanza.payload(Caps),
         )
         self._received(request, presence)
 

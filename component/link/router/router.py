@@ -144,9 +144,13 @@ class Router:
         """
         self.table = Table(routes)
         self.options = options
+        self.forget_senders()
+        self._admission.limit(options.shares, options.admins)
+
+    def forget_senders(self) -> None:
+        """Admit senders anew."""
         self._senders.forget()
         self._routes = RouteResolver(self._senders, self.table)
-        self._admission.limit(options.shares, options.admins)
 
     # -- start and stop --------------------------------------------------------------------------
 
@@ -349,13 +353,18 @@ class Router:
         if by_payload is not None and type_ in by_payload.types and _serves(by_payload, sender):
             self._handle_noted(stanza, sender, by_payload, to, host)
             return
+        route = None
+        if host is not None and stanza.kind is not None:
+            route = self.table.stanza(host, stanza.kind, type_)
+        if route is not None and route.admits is not None:
+            self._handle_noted(stanza, sender, route, to, host)
+            return
         if sender.jid is None or sender.principal is None or not sender.admitted:
             self._refused(sender.principal_text)
             return
-        if host is None or stanza.kind is None:
+        if host is None:
             self._replies.bounce(stanza, StanzaError("service-unavailable", _NOBODY))
             return
-        route = self.table.stanza(host, stanza.kind, type_)
         if route is None:
             return
         busy = self._busy("", sender)

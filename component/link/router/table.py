@@ -79,10 +79,10 @@ class StanzaRoute(msgspec.Struct, frozen=True):
     """The handler of messages or presences of some types.
 
     With ``payload``, the class of a child element, it handles those that have such a child, before
-    a route without one does. Then ``admits`` can say who may send them, in place of the policy: a
-    service that we have asked for notifications need not be one that may ask us for something. What
-    such a route handles is never refused as too much, so its handler only takes note of it. With
-    ``falls_back``, stanzas of other senders are handled as if this route did not exist.
+    a route without one does. What such a route handles is never refused as too much, so its handler
+    only takes note of it. ``admits`` can say who may send them, in place of the policy: a service
+    that we have asked for notifications need not be one that may ask us for something. With
+    ``falls_back``, stanzas of other senders are handled as if a route with a payload did not exist.
     """
 
     kind: Literal["message", "presence"]

@@ -60,6 +60,7 @@ class World:
             storage=storage,
             settings={LIMITS: WatchLimits(max_hops=2, check_s=60.0)},
             starter=self,
+            rooms=(),
             stream=SimpleNamespace(
                 addresses=SimpleNamespace(
                     address_of=lambda name: JID.parse(f"{name}@agent.example"),

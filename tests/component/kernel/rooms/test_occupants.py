@@ -10,10 +10,12 @@ from component.kernel.rooms.occupants import (
     Joined,
     Moved,
     Out,
+    OwnChanged,
     RoomOccupant,
     RoomPresence,
     RoomView,
 )
+from tests.component.kernel.rooms.world import presence
 from xep.binding import RawXML
 from xep.jid import JID
 from xep.muc import Actor, Destroy, Item, Status, User
@@ -21,11 +23,6 @@ from xep.stanza_error import StanzaError
 from xep.tree import tree_of
 
 NICKS = ("Juliet", "Romeo", "Nurse")
-
-
-def presence(of: str, /, *codes: int, show: Any = "online", **item: Any) -> RoomPresence:
-    statuses = tuple(Status(code=code) for code in codes)
-    return RoomPresence(nick=of, user=User(items=(Item(**item),), statuses=statuses), show=show)
 
 
 def entered(*others: str) -> RoomView:
@@ -73,7 +70,8 @@ def test_the_agent_follows_a_nickname_that_the_room_gives_it() -> None:
     room.take(presence("agent-2", 110, 210))
     assert room.nick == "agent-2"
     assert not room.take(presence("agent-2", 110, 303, show="offline", nick="agent-3"))
-    assert not room.take(presence("agent-3", 110))
+    (changed,) = room.take(presence("agent-3", 110))
+    assert isinstance(changed, OwnChanged)
     assert (room.nick, room.is_in) == ("agent-3", True)
 
 
@@ -93,9 +91,9 @@ def test_each_removal_says_why_and_when_the_agent_returns() -> None:
         )
 
     moderator = (Item(actor=Actor(nick="Nurse"), reason="Hush!"),)
-    assert removed(307, items=moderator) == Out(
-        "the agent was kicked by Nurse: Hush!", "next session", refused=True
-    )
+    kick = removed(307, items=moderator)
+    assert kick.reason == "the agent was kicked by Nurse: Hush!"
+    assert (kick.again, kick.refused) == ("next session", True)
     assert removed(301).reason == "the agent was banned"
     assert removed(307, 333).again == "soon"
     assert removed(332).again == "soon"
