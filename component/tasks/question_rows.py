@@ -221,14 +221,15 @@ def approved_of(database: Database, task: str) -> Confirm | None:
     return content if isinstance(content, Confirm) else None
 
 
-def _asked(database: Database, id_: str) -> list[JID]:
+def people_asked(database: Database, id_: str) -> list[JID]:
+    """Return the bare JIDs of those who were asked a question themselves."""
     found = column(database, "SELECT jid FROM asked WHERE input = ? ORDER BY jid", id_)
     return [JID.parse(jid) for jid in found]
 
 
 def number_asked(database: Database, id_: str) -> int:
     """Return how many people were asked a question."""
-    return len(_asked(database, id_))
+    return len(people_asked(database, id_))
 
 
 def question_with(database: Database, row: Row) -> Question | None:
@@ -240,7 +241,7 @@ def question_with(database: Database, row: Row) -> Question | None:
     put = _first(database, rest, row.id, state)
     if put is None:
         return None
-    question = question_of(row, put.content, _asked(database, put.id), put.revision)
+    question = question_of(row, put.content, people_asked(database, put.id), put.revision)
     return msgspec.structs.replace(question, lapsed=put.state == "expired")
 
 
@@ -257,7 +258,7 @@ def open_questions(database: Database, who: JID, at: JID) -> Sequence[Question]:
     ).fetchall()
     open_: list[Question] = []
     for id_, question, revision, shown, *columns in found:
-        asked = _asked(database, id_)
+        asked = people_asked(database, id_)
         one = question_of(Row(*columns), _decode(question), asked, revision)
         open_.append(msgspec.structs.replace(one, shown=shown or "shown"))
     return open_
@@ -333,7 +334,7 @@ def ask_also(database: Database, row: Row, put: InputRow, people: Iterable[JID])
     """Ask more people an open question; return it as one that is asked them alone, or None if all
     were asked before.
     """
-    before = _asked(database, put.id)
+    before = people_asked(database, put.id)
     new = sorted({one.bare for one in people} - {*before}, key=str)
     if not new:
         return None

@@ -280,12 +280,7 @@ class ChatAnswers:
         """Return the outcome of a reaction to a question (CNF-053); None for one that decides
         nothing.
         """
-        emoji = {one.translate(_MODIFIERS) for one in reacted.emoji}
-        value: Value | None = None
-        if THUMBS_DOWN in emoji:
-            value = "deny"
-        elif THUMBS_UP in emoji:
-            value = "approve"
+        value = thumbs_of(reacted)
         agent = message.conversation.agent
         questions = await self._open_questions(message)
         question = next((each for each in questions if each.id == reacted.id), None)
@@ -428,6 +423,14 @@ class ChatAnswers:
         if is_declined(given):
             return f"Declined. {self._words.title_of(question)}"
         return "Thank you, I'll continue."
+
+
+def thumbs_of(reacted: Reacted) -> Value | None:
+    """Return what reactions decide (CNF-053); None if they decide nothing."""
+    emoji = {one.translate(_MODIFIERS) for one in reacted.emoji}
+    if THUMBS_DOWN in emoji:
+        return "deny"
+    return "approve" if THUMBS_UP in emoji else None
 
 
 def in_person(message: InboundMessage) -> bool:
