@@ -9,6 +9,7 @@ from xep.jid import JID
 NAMESPACE: Final = "http://jabber.org/protocol/muc"
 USER: Final = f"{NAMESPACE}#user"
 OWNER: Final = f"{NAMESPACE}#owner"
+ADMIN: Final = f"{NAMESPACE}#admin"
 
 Affiliation: TypeAlias = Literal["owner", "admin", "member", "none", "outcast"]
 """What a room grants a person for longer than a visit (XEP-0045 §5.2)."""
@@ -144,3 +145,20 @@ class OwnerQuery(Payload, frozen=True, kw_only=True):
     xml = Name(OWNER, "query")
 
     destroy: Annotated[OwnerDestroy | None, Child()] = None
+
+
+class AdminItem(Payload, frozen=True, kw_only=True):
+    """A person with an affiliation (XEP-0045 §9.5), or in a query the affiliation alone."""
+
+    xml = Name(ADMIN, "item")
+
+    affiliation: Annotated[Affiliation | None, Attr()] = None
+    jid: Annotated[JID | None, Attr()] = None
+
+
+class AdminQuery(Payload, frozen=True, kw_only=True):
+    """A query for those with an affiliation, and its result (XEP-0045 §9.5)."""
+
+    xml = Name(ADMIN, "query")
+
+    items: Annotated[tuple[AdminItem, ...], Child(malformed="drop")] = ()

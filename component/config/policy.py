@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from component.config.kinds import (
     Confirm,
+    Count,
     DisplayText,
     Domains,
     FilePath,
@@ -116,6 +117,9 @@ class Agent(Section):
     """
 
 
+_ROOM: Final = "room:"
+
+
 class Rule(Section):
     """Restricts who sees and may execute the matching skills.
 
@@ -132,13 +136,50 @@ class Rule(Section):
     confirm: Confirm | None = Field(default=None, examples=["never"])
     """When a person is asked before these skills run, instead of policy.confirm."""
     approvers: Jids | None = Field(default=None, min_length=1, examples=[["boss@example.com"]])
-    """Bare JIDs of those who confirm these skills instead of the person who executes them. The
-    first answer counts.
+    """Those who confirm these skills instead of the person who executes them: bare JIDs, each of
+    which is asked in its own conversation, and at most one room, as `room:` and its address, in
+    which the agent asks. Without need, the first answer counts.
     """
+    affiliation: Literal["owner", "admin", "member", "none"] | None = Field(
+        default=None, examples=["admin"]
+    )
+    """Lowest affiliation with the room of occupants who can confirm: owner, admin, member, or none
+    for everybody who enters it. Default: member; with hat, none.
+    """
+    hat: str | None = Field(default=None, min_length=1, examples=["urn:example:hats:oncall"])
+    """URI of a hat (XEP-0317) that occupants of the room need to confirm. Default: no hat."""
+    need: Count = Field(default=1, examples=[2])
+    """How many different persons have to approve. The first denial counts at once."""
+    not_requester: bool = False
+    """Whether the approval of the person who requests the skill does not count."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one of the approvers is a room."""
+        return any(entry.startswith(_ROOM) for entry in self.approvers or ())
+
+    @property
+    def least_affiliation(self) -> Literal["owner", "admin", "member", "none"]:
+        """The lowest affiliation of occupants who can confirm."""
+        return self.affiliation or ("member" if self.hat is None else "none")
 
     @model_validator(mode="after")
     def _narrows(self) -> Self:
-        if all(value is None for name, value in self if name != "skills"):
+        given = (self.allowed_jids, self.allowed_domains, self.confirm, self.approvers)
+        if self.approvers is None and (self.need > 1 or self.not_requester):
+            raise refusal("need and not_requester are about approvers: add them to the same rule")
+        if (self.affiliation or self.hat) and not self.has_room:
+            raise refusal(
+                "affiliation and hat are about the occupants of a room: add the room to approvers,"
+                f' such as "{_ROOM}ops@rooms.example.com"'
+            )
+        accounts = len(set(self.approvers or ()))
+        if self.approvers is not None and not self.has_room and self.need > accounts:
+            raise refusal(
+                f"need = {self.need} can never be reached, because approvers names {accounts}: name"
+                " more accounts or a room, or lower need"
+            )
+        if all(value is None for value in given):
             raise refusal(
                 "restricts nothing: add allowed_jids, allowed_domains, confirm or approvers, or "
                 "remove it"

@@ -92,6 +92,7 @@ def make_policy(settings: Settings) -> Policy:
                     rule.allowed_domains,
                     rule.confirm,
                     rule.approvers,
+                    *(rule.least_affiliation, rule.hat, rule.need, rule.not_requester),
                 )
                 for rule in settings.policy.rules
             ),

@@ -6,11 +6,13 @@ entry on which the two differ could mean different accounts for the server and f
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from xep.jid import JID, JIDError
 
 EVERYBODY = "*"
+ROOM: Final = "room:"
+"""Begins an entry that names a room."""
 _ADMINS = "agent.admins"
 
 T = TypeVar("T")
@@ -56,9 +58,18 @@ class EntryReader:
 
     def approvers(
         self, key: str, entries: Sequence[str], admits: Callable[[JID], bool]
-    ) -> tuple[JID, ...]:
-        """Return the accounts of a list, in its order; `admits` must accept each of them."""
-        return tuple(self._good(key, entries, lambda entry: _read_approver(entry, admits)))
+    ) -> tuple[tuple[JID, ...], JID | None]:
+        """Return the accounts of a list, in its order, and its room; `admits` must accept each of
+        the accounts.
+        """
+        named = [entry for entry in entries if entry.startswith(ROOM)]
+        accounts = [entry for entry in entries if entry not in named]
+        rooms = self._good(key, named[:1], _read_room)
+        for entry in named[1:]:
+            why = "A rule can name one room. Name one whose occupants can all decide."
+            self._bad.append(BadEntry(key, entry, why))
+        found = self._good(key, accounts, lambda entry: _read_approver(entry, admits))
+        return tuple(found), next(iter(rooms), None)
 
     def finish(self) -> None:
         """Raise PolicyError if any list read so far contains an invalid entry."""
@@ -119,6 +130,16 @@ def _read_approver(entry: str, admits: Callable[[JID], bool]) -> JID:
         raise ValueError(
             "It could never answer, because it is not admitted. Add it to agent.allowed_jids, and"
             " its domain to agent.allowed_domains."
+        )
+    return jid
+
+
+def _read_room(entry: str) -> JID:
+    jid = _read_jid(entry.removeprefix(ROOM))
+    if jid.local is None:
+        raise ValueError(
+            f"It is the service of rooms. Name one of its rooms, such as"
+            f" {f'{ROOM}ops@{jid.domain}'!r}."
         )
     return jid
 

@@ -9,6 +9,7 @@ import msgspec
 from component.agent_addresses import canonical_address
 from component.policy.entries import EntryReader
 from component.policy.globs import pattern
+from xep.fluux_agent.confirm import Approvals, ApproverRoom, Rank
 from xep.jid import JID
 
 # Cached results per principal and per skill name. Names are untrusted: long ones are not cached.
@@ -38,7 +39,9 @@ class Rule(msgspec.Struct, frozen=True):
 
     In `skills`, `*` matches any characters and `?` any single one. `confirm` says when a
     person is asked before such a skill runs, `approvers` who is asked; None leaves this to the next
-    matching rule.
+    matching rule. `need` of them have to approve; with `not_requester`, the approval of the
+    requester does not count. Of the room among the approvers, those occupants can decide that have
+    at least this `affiliation` and the `hat`.
     """
 
     skills: tuple[str, ...]
@@ -46,17 +49,33 @@ class Rule(msgspec.Struct, frozen=True):
     allowed_domains: tuple[str, ...] | None = None
     confirm: When | None = None
     approvers: tuple[str, ...] | None = None
+    affiliation: Rank = "none"
+    hat: str | None = None
+    need: int = 1
+    not_requester: bool = False
 
 
 class ConfirmationRule(msgspec.Struct, frozen=True):
     """When a person is asked before a skill runs, and who (CNF-001 to CNF-004).
 
-    `approvers` are bare JIDs, any one of which can answer; if empty, the requesting principal is
-    asked.
+    `approvers` are the bare JIDs that are asked. `approvals` says how many have to approve, and
+    whether the occupants of a room can; None if any one answer decides. Without either, the
+    requesting principal is asked.
     """
 
     when: When
     approvers: tuple[JID, ...] = ()
+    approvals: Approvals | None = None
+
+    @property
+    def room(self) -> ApproverRoom | None:
+        """The room whose occupants can decide."""
+        return None if self.approvals is None else self.approvals.room
+
+    @property
+    def has_approvers(self) -> bool:
+        """Whether it names who is asked."""
+        return bool(self.approvers) or self.room is not None
 
 
 class PeerRule(msgspec.Struct, frozen=True):
@@ -77,6 +96,18 @@ class PeerRule(msgspec.Struct, frozen=True):
     open_tasks: int = 500
     requires_grant: bool = False
     confirm: When | None = None
+
+
+def _with_room(
+    rule: Rule, accounts: tuple[JID, ...], jid: JID | None
+) -> tuple[tuple[JID, ...], Approvals | None]:
+    """Return who is asked by a rule, and how many have to approve."""
+    if jid is None and rule.need == 1 and not rule.not_requester:
+        return accounts, None
+    room = (
+        None if jid is None else ApproverRoom(jid=jid, affiliation=rule.affiliation, hat=rule.hat)
+    )
+    return accounts, Approvals(need=rule.need, requester=not rule.not_requester, room=room)
 
 
 class _Gate:
@@ -166,7 +197,10 @@ class Policy:
         self._approvers = [
             None
             if rule.approvers is None
-            else read.approvers(f"policy.rules[{index}].approvers", rule.approvers, passes)
+            else _with_room(
+                rule,
+                *read.approvers(f"policy.rules[{index}].approvers", rule.approvers, passes),
+            )
             for index, rule in enumerate(rules)
         ]
         read.finish()
@@ -277,7 +311,14 @@ class Policy:
         asked = [named for index in matched if (named := self._approvers[index]) is not None]
         peer = self._peer_of(skill)
         default = (None if peer is None else self._confirms_of[peer]) or self._confirm
-        return ConfirmationRule(when[0] if when else default, asked[0] if asked else ())
+        return ConfirmationRule(when[0] if when else default, *(asked[0] if asked else ()))
+
+    @property
+    def rooms(self) -> tuple[JID, ...]:
+        """The rooms that rules name, each once."""
+        named = [found[1] for found in self._approvers if found is not None]
+        rooms = [one.room.jid for one in named if one is not None and one.room is not None]
+        return tuple(dict.fromkeys(rooms))
 
     def _peer_of(self, skill: str) -> str | None:
         """Return the name of the peer whose skill it is; None if it is that of no peer."""

@@ -10,11 +10,12 @@ from functools import partial
 from typing import Any, Final, TypedDict, Unpack
 
 from component import system
-from component.link.messages.inbound import Reference, ReplyAddress
+from component.link.messages.inbound import THUMBS_DOWN, THUMBS_UP, Reference, ReplyAddress
 from component.link.messages.outbound import OutboundMessage, Text, conversation_with
 from component.skills.errors import printable
 from component.skills.form_fields import properties_of
 from component.skills.skill import Skill
+from component.task_messages import approvals
 from component.task_messages.confirmation_wording import Wording, as_given, name_of, wording_of
 from component.task_messages.spoken_answers import (
     choice_name,
@@ -154,8 +155,47 @@ class Questions:
         Short parameters are part of the sentence. Long ones follow it, so that a client which
         truncates the message does not hide how to answer.
         """
+        words = self._wording(confirm, to, hides=not question.request.caller_context.chosen)
+        answer = f"{ANSWER_LINE} yes or no{self._until(confirm.expires, to)}."
+        if confirm.approvals is not None:
+            answer = f"{answer} {approvals.needed(confirm.approvals)}".rstrip()
+        if words.cut:
+            answer += " Not everything is shown below."
+        elif words.hidden:
+            answer += " Say *show all* to see everything."
+        asks = self._asks(question, confirm, words)
+        return "\n".join((f"{asks} {answer}", *(("", *words.lines) if words.lines else ())))
+
+    def in_room(self, question: Question, state: str, *, is_open: bool = True) -> str:
+        """Return the text of a confirmation for the room that decides it. `state` says who has
+        decided so far; a question that is not open any more says nothing of how to answer.
+        """
+        confirm = question.content
+        assert isinstance(confirm, Confirm), "rooms decide nothing else"
+        assert confirm.approvals is not None
+        assert confirm.approvals.room is not None
+        room = confirm.approvals.room
+        words = self._wording(confirm, room.jid, hides=False)
+        said = [self._asks(question, confirm, words)]
+        if is_open:
+            until = (
+                "" if confirm.expires is None else f" before {confirm.expires:%Y-%m-%d %H:%M %Z}"
+            )
+            how = f"React with {THUMBS_UP} to approve or with {THUMBS_DOWN} to deny, or reply"
+            said += (
+                f"{how} yes or no{until}.",
+                f"This is for {approvals.occupants(room)}.",
+                approvals.needed(confirm.approvals),
+            )
+        if words.cut:
+            said.append("Not everything is shown below.")
+        text = " ".join(filter(None, said))
+        lines = ("", *words.lines) if words.lines else ()
+        return "\n".join((text, *lines, *(("", state) if state else ())))
+
+    def _asks(self, question: Question, confirm: Confirm, words: Wording) -> str:
+        """Return the sentence that asks for a confirmation, and why it is asked."""
         cause = question.request.caller_context
-        words = self._wording(confirm, to, hides=not cause.chosen)
         asks = words.sentence
         if whose := self._whose(question):
             asks = f"For {whose}: {asks}"
@@ -167,12 +207,7 @@ class Questions:
             asks = f"After reading text that others wrote, I chose {names}. {asks}"
         if cause.operator:
             asks = f"This is not your own request, but one of {_named(cause.operator)}. {asks}"
-        answer = f"{ANSWER_LINE} yes or no{self._until(confirm.expires, to)}."
-        if words.cut:
-            answer += " Not everything is shown below."
-        elif words.hidden:
-            answer += " Say *show all* to see everything."
-        return "\n".join((f"{asks} {answer}", *(("", *words.lines) if words.lines else ())))
+        return asks
 
     def _wording(self, confirm: Confirm, to: JID, *, hides: bool = True) -> Wording:
         """Return the action of a confirmation in words for a person."""
@@ -249,7 +284,9 @@ class Questions:
         """Return whether the question names its principal, because somebody else is asked."""
         if not isinstance(question.content, Confirm):
             return False
-        return any(jid != question.request.principal for jid in question.asked)
+        return question.content.approvals is not None or any(
+            jid != question.request.principal for jid in question.asked
+        )
 
     def _known(self, name: str, version: str | None) -> Skill | None:
         """Return the skill as it was when the question was asked; None if it has another version

@@ -5,6 +5,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from component.task_messages import approvals
 from component.tasks.outputs import texts_of
 from component.tasks.refusals import with_help
 from xep.binding.escaping import without_forbidden
@@ -44,7 +45,11 @@ def waiting(task: Task, lang: str | None = None) -> Sentence:
         question = preferred(task.input.questions, lang)
         if question is not None:
             return Sentence(_shown(question.text), question.lang)
-    return Sentence(f"{task.skill or 'The task'} is waiting for a confirmation.", "en")
+    wants = None if task.confirm is None else task.confirm.approvals
+    needed = "a confirmation" if wants is None or wants.need == 1 else f"{wants.need} approvals"
+    missing = 0 if wants is None or not wants.given else wants.need - wants.given
+    said = f"{task.skill or 'The task'} is waiting for {needed}. {approvals.more(missing)}"
+    return Sentence(said.rstrip(), "en")
 
 
 def of_result(skill: str, result: Result) -> Sentence:

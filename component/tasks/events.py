@@ -348,7 +348,7 @@ class TaskRecords:
         """Record changes that this instance has just committed."""
         for made in changes:
             row, detail = made.row, made.detail
-            if isinstance(detail, Confirm):
+            if isinstance(detail, Confirm) and made.question is not None:
                 about = f"question {detail.id}"
                 self._record(_event_of(row, "confirmation", "asked", about, detail.id or ""))
             if row.state not in TERMINAL or not row.promoted:
@@ -379,7 +379,16 @@ class TaskRecords:
         elif made is not None:
             outcome = "approved" if decision.value == "approve" else "denied"
             about = f"question {decision.id}"
+            if judged.missing:
+                about += f", of which {judged.missing} more approvals are needed"
             event = _event_of(made.row, "confirmation", outcome, about, decision.id)
+            self._record(replace(event, principal=str(who.bare)))
+
+    def withdrawn(self, who: JID, question: str, judged: Judgement) -> None:
+        """Record that a person has withdrawn an approval."""
+        if judged.change is not None:
+            about = f"question {question}"
+            event = _event_of(judged.change.row, "confirmation", "withdrawn", about, question)
             self._record(replace(event, principal=str(who.bare)))
 
 

@@ -268,7 +268,7 @@ class Approvers:
         """
         asker = request.caller_context.asker
         if asker == "approved":
-            return bool(self._asking(skill.name).approvers)
+            return self._asking(skill.name).has_approvers
         always = self._always
         changes = skill.annotations.destructive or bool(skill.undo)
         return changes or asker == "misled model" or always(skill.name)
@@ -315,8 +315,21 @@ class Approvers:
         rule, is_misled = self._asking(skill.name), request.caller_context.asker == "misled model"
         if rule.when == "never" and skill.described_by == "peer" and not is_misled:
             return None
-        asked = rule.approvers or (request.principal.bare,)
-        return Confirmation(asked=asked, risk=risk_of(skill), expires_s=self._expires_s)
+        return self._of(rule, request, skill)
+
+    def _of(self, rule: ConfirmationRule, request: Request, skill: Skill) -> Confirmation:
+        """Return the confirmation that a rule demands. Raises StanzaError:
+        `confirmation-unavailable`, if the approvers without the requester are too few.
+        """
+        if not rule.has_approvers:
+            asked: tuple[JID, ...] = (request.principal.bare,)
+            return Confirmation(asked=asked, risk=risk_of(skill), expires_s=self._expires_s)
+        asked, approvals = rule.approvers, rule.approvals
+        if approvals is not None and not approvals.requester:
+            asked = tuple([one for one in asked if one not in request.requesters])
+        if approvals is not None and approvals.room is None and len(asked) < approvals.need:
+            raise errors.too_few_approvers(len(asked), approvals.need)
+        return Confirmation(asked, risk_of(skill), self._expires_s, approvals)
 
     def _confirmation(
         self, request: Request, skill: Skill, person: bool | None
@@ -324,17 +337,15 @@ class Approvers:
         """Return who has to confirm; `person` says if the principal is one, None if unknown."""
         rule = self._asking(skill.name)
         waived = rule.when == "never" and request.caller_context.asker == "caller"
-        asked = rule.approvers
-        if skill.undo and rule.when != "always" and not asked:
+        if skill.undo and rule.when != "always" and not rule.has_approvers:
             waived = waived or _is_own(request, skill)
-        if person is None and (waived or not asked):
+        if person is None and (waived or not rule.has_approvers):
             return UNKNOWN
         if waived and person:
             return None
-        if not asked and not person:
+        if not rule.has_approvers and not person:
             raise errors.confirmation_unavailable()
-        asked = asked or (request.principal.bare,)
-        return Confirmation(asked=asked, risk=risk_of(skill), expires_s=self._expires_s)
+        return self._of(rule, request, skill)
 
 
 def _is_own(request: Request, skill: Skill) -> bool:

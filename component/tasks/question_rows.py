@@ -25,6 +25,7 @@ import msgspec
 from component.agent_addresses import both_addresses, canonical_address
 from component.store.database import Database, Value
 from component.store.schema import Table
+from component.tasks import room_question_rows, votes
 from component.tasks.protocol import Doubt, Naming, Question
 from component.tasks.rows import (
     NOT_ENDED,
@@ -119,6 +120,8 @@ TABLES: Final = (
         indexes={"recent_questions_input": "(input)"},
         kept="part of a task",
     ),
+    votes.VOTES,
+    *room_question_rows.TABLES,
 )
 
 
@@ -194,6 +197,13 @@ def open_of(database: Database, task: str) -> InputRow | None:
     return _first(database, "task = ? AND state = 'open'", task)
 
 
+def set_content(database: Database, put: InputRow, content: Confirm) -> None:
+    """Store the content of a question of which something has changed that its digest does not
+    cover.
+    """
+    database.execute("UPDATE inputs SET question = ? WHERE id = ?", (encode(content), put.id))
+
+
 def input_row(database: Database, id_: str) -> InputRow | None:
     """Return a question by its identifier, regardless of who was asked."""
     return _first(database, "id = ?", id_)
@@ -211,14 +221,15 @@ def approved_of(database: Database, task: str) -> Confirm | None:
     return content if isinstance(content, Confirm) else None
 
 
-def _asked(database: Database, id_: str) -> list[JID]:
+def people_asked(database: Database, id_: str) -> list[JID]:
+    """Return the bare JIDs of those who were asked a question themselves."""
     found = column(database, "SELECT jid FROM asked WHERE input = ? ORDER BY jid", id_)
     return [JID.parse(jid) for jid in found]
 
 
 def number_asked(database: Database, id_: str) -> int:
     """Return how many people were asked a question."""
-    return len(_asked(database, id_))
+    return len(people_asked(database, id_))
 
 
 def question_with(database: Database, row: Row) -> Question | None:
@@ -230,7 +241,7 @@ def question_with(database: Database, row: Row) -> Question | None:
     put = _first(database, rest, row.id, state)
     if put is None:
         return None
-    question = question_of(row, put.content, _asked(database, put.id), put.revision)
+    question = question_of(row, put.content, people_asked(database, put.id), put.revision)
     return msgspec.structs.replace(question, lapsed=put.state == "expired")
 
 
@@ -247,7 +258,7 @@ def open_questions(database: Database, who: JID, at: JID) -> Sequence[Question]:
     ).fetchall()
     open_: list[Question] = []
     for id_, question, revision, shown, *columns in found:
-        asked = _asked(database, id_)
+        asked = people_asked(database, id_)
         one = question_of(Row(*columns), _decode(question), asked, revision)
         open_.append(msgspec.structs.replace(one, shown=shown or "shown"))
     return open_
@@ -297,19 +308,45 @@ def insert(
     )
     people = sorted({str(one.bare) for one in asked})
     question = question_of(row, content, [JID.parse(jid) for jid in people])
+    room = room_of(content)
+    if room is not None:
+        room_question_rows.insert(database, content.id, room, question.request.target)
+    _insert_asked(database, question, expires)
+    return question
+
+
+def _insert_asked(database: Database, question: Question, expires: int) -> None:
     agent = question.request.target
-    for jid in people:
+    for jid in map(str, question.asked):
         database.execute(
             "INSERT INTO asked (input, jid, thread) VALUES (?, ?, ?)",
-            (content.id, jid, _thread_key(agent, question.thread)),
+            (question.id, jid, _thread_key(agent, question.thread)),
         )
         database.execute(
             "INSERT INTO recent_questions"
             " (jid, agent, input, thread, asked, expires, closed, shown)"
             " VALUES (?, ?, ?, ?, ?, ?, NULL, 'waiting')",
-            (jid, str(agent), content.id, question.thread, database.steady, expires),
+            (jid, str(agent), question.id, question.thread, database.steady, expires),
         )
+
+
+def ask_also(database: Database, row: Row, put: InputRow, people: Iterable[JID]) -> Question | None:
+    """Ask more people an open question; return it as one that is asked them alone, or None if all
+    were asked before.
+    """
+    before = people_asked(database, put.id)
+    new = sorted({one.bare for one in people} - {*before}, key=str)
+    if not new:
+        return None
+    question = question_of(row, put.content, new, put.revision)
+    _insert_asked(database, question, put.expires)
     return question
+
+
+def room_of(content: Confirm | Input) -> JID | None:
+    """Return the room whose occupants can decide a question."""
+    approvals = content.approvals if isinstance(content, Confirm) else None
+    return None if approvals is None or approvals.room is None else approvals.room.jid
 
 
 def insert_approved(database: Database, row: Row, content: Confirm, by: JID) -> None:
@@ -400,7 +437,8 @@ class Answerer(msgspec.Struct, frozen=True):
     `lang` is the language of a reason, `reason` says why an input is declined. `naming` says how an
     answer in words names its question: it must certainly be meant for this question (CNF-044,
     CNF-045). `sent` are the questions whose messages were just written to the person: their rows
-    may not say so yet.
+    may not say so yet. `room` is the room in which `who` is an occupant who can decide the question
+    (CNF-060). `by_reaction` says that the answer is a reaction.
     """
 
     who: JID
@@ -409,6 +447,8 @@ class Answerer(msgspec.Struct, frozen=True):
     naming: Naming | None = None
     sent: frozenset[str] = frozenset()
     reason: str = ""
+    room: JID | None = None
+    by_reaction: bool = False
 
 
 _NO_CONFIRMATION: Final = (
@@ -487,6 +527,17 @@ def confirmation_to(database: Database, who: JID, at: JID, id_: str) -> str | No
         " WHERE a.jid = ? AND a.input = ? AND i.kind = 'confirm'"
         f" AND {_AT} AND (({_NOT_ENDED}) OR t.retain_until >= ?)",
         *(str(who.bare), id_, *_at_values(at), database.steady),
+    )
+    return found[0] if found else None
+
+
+def confirmation_in(database: Database, room: JID, id_: str) -> str | None:
+    """Return the task of a confirmation that the occupants of a room can decide."""
+    found = column(
+        database,
+        "SELECT i.task FROM room_questions r JOIN inputs i ON i.id = r.input"
+        " WHERE r.input = ? AND r.room = ?",
+        *(id_, str(room.bare)),
     )
     return found[0] if found else None
 

@@ -17,7 +17,7 @@ from component.skills.forms import InvalidForm, form_values, schema_form
 from component.skills.inputs import Arguments
 from component.skills.skill import Skill
 from component.skills.validation import SchemaValidator
-from component.tasks import question_rows, rows
+from component.tasks import question_rows, rows, votes
 from component.tasks.changes import KEEP, Change, Transaction, change
 from component.tasks.journal import Recorded, end_step, nothing_ran, succeeded
 from component.tasks.protocol import Doubt
@@ -234,7 +234,7 @@ def ask_relayed(
     put: Confirm | Input
     if isinstance(original, Confirm):
         put = msgspec.structs.replace(
-            original, id=id_, task=row.id, principal=principal, expires=lapse_at
+            original, id=id_, task=row.id, principal=principal, expires=lapse_at, approvals=None
         )
     else:
         text, schema = original.questions[0].text, original.schema.json
@@ -255,13 +255,15 @@ class Judgement(msgspec.Struct, frozen=True):
 
     `error` is the reason for a refusal; `change` must be published even then, such as the expiry of
     the question, and executed if it is to running with an owner. `task` is the task after an answer
-    that is not refused. `doubt` says why the answer may not be meant for the question.
+    that is not refused. `doubt` says why the answer may not be meant for the question. `missing` is
+    the number of approvals that are still needed.
     """
 
     error: StanzaError | None = None
     change: Change | None = None
     task: Task | None = None
     doubt: Doubt | None = None
+    missing: int = 0
 
 
 def decide(tx: Transaction, by: Answerer, decision: Decision) -> Judgement:
@@ -270,15 +272,14 @@ def decide(tx: Transaction, by: Answerer, decision: Decision) -> Judgement:
     An approved task is queued: before it runs, the principal's permission is checked again
     (CNF-042).
     """
-    task = question_rows.confirmation_to(tx, by.who, by.at, decision.id)
-    row = None if task is None else rows.load(tx, task)
-    # Read after the task is locked: it may just have been decided.
-    put = None if row is None else question_rows.input_row(tx, decision.id)
-    if row is None or put is None:
+    found = _confirmation_of(tx, by, decision.id)
+    if found is None:
         return Judgement(errors.unknown_confirmation())
+    row, put = found
     question = put.content
     assert isinstance(question, Confirm)
-    if decision.hash is None and rows.outline_of(row).delegation:
+    is_of_agent = str(by.who.bare) == row.principal and rows.outline_of(row).delegation
+    if decision.hash is None and is_of_agent:
         return Judgement(errors.malformed("decision: delegated work is decided with its digest"))
     if decision.hash is not None and decision.hash != question.hash:
         return Judgement(errors.conflict("The digest does not match the question."))
@@ -291,18 +292,97 @@ def decide(tx: Transaction, by: Answerer, decision: Decision) -> Judgement:
         return refused
     if decision.value == "approve" and (doubt := doubt_about(tx, by, put.id)):
         return Judgement(doubt=doubt)
+    approvals = question.approvals
+    if approvals is not None:
+        is_own = by.who.bare in rows.request_of(row).requesters
+        if is_own and not approvals.requester:
+            return Judgement(errors.forbidden("Somebody else than the requester has to decide."))
+        assert put.hash is not None, "a confirmation has a digest"
+        vote = votes.Vote(by.who.bare, decision.value, put.hash, by.by_reaction)
+        votes.store(tx, put.id, vote)
+        if votes.outcome(votes.votes_on(tx, put.id), approvals, put.hash) is None:
+            return _still_open(tx, row, put, question)
     question_rows.store_answer(tx, put, decision.value, by.who)
     if put.step:  # another agent needs the decision
         end_step(tx, row, put.step, Recorded(succeeded(decision.value)))
     if put.step or decision.value == "approve":
         return Judgement(change=go_on(tx, row, None))
-    helps: Helps = "approval" if question_rows.number_asked(tx, put.id) > 1 else "nothing"
+    others = approvals is not None or question_rows.number_asked(tx, put.id) > 1
+    helps: Helps = "approval" if others else "nothing"
     failure = Failure.of(errors.denied(helps), repeatable=nothing_ran(tx, row.id))
     if decision.reason is not None and decision.reason.strip():
         reason = without_forbidden(decision.reason.strip())
         text = FailureText(text=reason, lang=by.lang or _SOME)
         failure = msgspec.structs.replace(failure, texts=(text,))
     return Judgement(change=change(tx, row, "failed", failure))
+
+
+def withdraw(tx: Transaction, by: Answerer, question: str) -> Judgement:
+    """Withdraw the approval that a person has given by a reaction, while the question is open
+    (CNF-062).
+    """
+    found = _confirmation_of(tx, by, question)
+    if found is None or _closed(tx, *found) is not None:
+        return Judgement()
+    row, put = found
+    content = put.content
+    assert isinstance(content, Confirm)
+    if not votes.withdraw(tx, put.id, by.who.bare):
+        return Judgement()
+    return _still_open(tx, row, put, content)
+
+
+def _confirmation_of(tx: Transaction, by: Answerer, id_: str) -> tuple[Row, InputRow] | None:
+    """Return a confirmation that a person can decide, and its task, which is locked."""
+    if by.room is None:
+        task = question_rows.confirmation_to(tx, by.who, by.at, id_)
+    else:
+        task = question_rows.confirmation_in(tx, by.room, id_)
+    row = None if task is None else rows.load(tx, task)
+    # Read after the task is locked: it may just have been decided.
+    put = None if row is None else question_rows.input_row(tx, id_)
+    return None if row is None or put is None else (row, put)
+
+
+def _still_open(tx: Transaction, row: Row, put: InputRow, question: Confirm) -> Judgement:
+    """Return the outcome of a vote that does not decide: an event says how many have approved."""
+    approvals = question.approvals
+    assert approvals is not None, "the first answer decides"
+    given = votes.given(votes.votes_on(tx, put.id), put.hash or "")
+    missing = approvals.need - given
+    if given == approvals.given:
+        return Judgement(missing=missing)
+    approvals = msgspec.structs.replace(approvals, given=given)
+    question = msgspec.structs.replace(question, approvals=approvals)
+    question_rows.set_content(tx, put, question)
+    return Judgement(change=change(tx, row, "input-required", question), missing=missing)
+
+
+def ask_also(tx: Transaction, id_: str, people: Iterable[JID]) -> Change | None:
+    """Ask more people an open confirmation; return the change, or None if there is nobody new."""
+    put = question_rows.input_row(tx, id_)
+    row = None if put is None else rows.load(tx, put.task)
+    put = None if row is None else question_rows.input_row(tx, id_)
+    if row is None or put is None or _closed(tx, row, put) is not None:
+        return None
+    question = question_rows.ask_also(tx, row, put, people)
+    if question is None:
+        return None
+    made = change(tx, row, "input-required", question.content)
+    return msgspec.structs.replace(made, question=question)
+
+
+def fail_unanswerable(tx: Transaction, id_: str, why: str) -> Change | None:
+    """Fail the task of an open confirmation that nobody can give; `why` is a sentence (CNF-005)."""
+    put = question_rows.input_row(tx, id_)
+    row = None if put is None else rows.load(tx, put.task)
+    put = None if row is None else question_rows.input_row(tx, id_)
+    if row is None or put is None or _closed(tx, row, put) is not None:
+        return None
+    question_rows.close(tx, row.id, "withdrawn")
+    error = errors.confirmation_unavailable(why)
+    failure = Failure.of(error, repeatable=nothing_ran(tx, row.id))
+    return change(tx, row, "rejected", failure)
 
 
 def answer(tx: Transaction, by: Answerer, given: InputAnswer, owner: str | None) -> Judgement:
@@ -416,6 +496,7 @@ def confirm_for(
         action=action,
         risk=Risk(level="medium" if needed is None else needed.risk),
         expires=expires,
+        approvals=None if needed is None else needed.approvals,
     )
     digest = Hash(algo=ALGORITHM, digest=digest_of(request.target, confirm))
     return msgspec.structs.replace(confirm, hash=digest)

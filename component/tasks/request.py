@@ -22,6 +22,7 @@ from component.agent_addresses import canonical_address
 from component.budget.protocol import TurnBudget
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
+from xep.fluux_agent.confirm import Approvals
 from xep.fluux_agent.delegation import Delegation
 from xep.fluux_agent.execute import Execute, Param
 from xep.jid import JID
@@ -56,6 +57,7 @@ class CallerContext(msgspec.Struct, frozen=True, omit_defaults=True):
     for calls of its model. `unrequested` says that the principal has not asked for it: a schedule,
     an event or an operator has started it. `room` is the room in which it was asked for, or the
     occupant who has asked in private: the memory of that is used, and not the principal's.
+    `occupant` is the bare JID of the occupant who has asked for it, where presence shows it.
     """
 
     agent: str
@@ -70,6 +72,7 @@ class CallerContext(msgspec.Struct, frozen=True, omit_defaults=True):
     unrequested: bool = False
     reserved: tuple[str, ...] = ()
     room: JID | None = None
+    occupant: str = ""
 
 
 THE_CALLER: Final = CallerContext("")
@@ -79,12 +82,18 @@ THE_CALLER: Final = CallerContext("")
 class Confirmation(msgspec.Struct, frozen=True):
     """A confirmation that is needed before the work begins.
 
-    Any one of the bare JIDs `asked` can answer; it expires `expires_s` seconds after admission.
+    Any one of the bare JIDs `asked` can answer, unless `approvals` says that several have to, or
+    who else can; it expires `expires_s` seconds after admission.
     """
 
     asked: tuple[JID, ...]
     risk: Literal["low", "medium", "high"] = "medium"
     expires_s: float = 86400.0
+    approvals: Approvals | None = None
+
+    def is_only_of(self, person: JID) -> bool:
+        """Whether this bare JID decides, and nobody else."""
+        return self.asked == (person,) and self.approvals is None
 
 
 NO_JSON: Final = msgspec.Raw()
@@ -153,6 +162,20 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
         return (
             str(self.principal) if delegation is None else f"{self.principal} {delegation.origin}"
         )
+
+    @property
+    def requesters(self) -> frozenset[JID]:
+        """The bare JIDs of those who want it done: its principal, the origin and the agents of a
+        delegation, the operator or the occupant of a room who has asked for it.
+        """
+        context, delegation = self.caller_context, self.delegation
+        found = {self.principal.bare}
+        if delegation is not None:
+            found |= {delegation.origin.bare, *(via.bare for via in delegation.via)}
+        for one in (context.operator, context.occupant):
+            if "@" in one:
+                found.add(JID.parse(one).bare)
+        return frozenset(found)
 
     @property
     def has_terms(self) -> bool:

@@ -706,7 +706,7 @@ class Run:
             with contextlib.suppress(SkillError, StanzaError):  # its start says why
                 child = await self._child(call)
                 needed = await self._runtime.skills.approvers.find(child.request, child.skill)
-                if needed is None or needed.asked != (self.request.principal.bare,):
+                if needed is None or not needed.is_only_of(self.request.principal.bare):
                     continue
                 if child.request.caller_context.asker != "misled model":
                     values = parameters_of(action_of(child.skill, child.arguments))

@@ -2,7 +2,7 @@
 database.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -351,7 +351,7 @@ class TaskService:
         may be meant for another question.
         """
         slot = self._worker.try_slot(str(who.bare))
-        by = replace(self._answerer(who, at, None, naming), reason=reason)
+        by = self._with_sent(Answerer(who, at, naming=naming, reason=reason))
         owner = None if slot is None else self.instance
         try:
             judged = await self._judge(
@@ -375,18 +375,52 @@ class TaskService:
         decision: Decision,
         lang: str | None = None,
         naming: Naming | None = None,
-    ) -> None:
+    ) -> int:
         """Decide a confirmation (CNF-032); only approvals are checked against `naming`. Raises as
-        `answer`.
+        `answer`. Return how many approvals are still needed.
         """
-        by = self._answerer(who, at, lang, naming)
-        judged = await self._judge(lambda tx: questions.decide(tx, by, decision))
-        self._records.decided(who, decision, judged)
-        _raise_refusal(judged)
+        return await self.vote(Answerer(who, at, lang, naming), decision)
 
-    def _answerer(self, who: JID, at: JID, lang: str | None, naming: Naming | None) -> Answerer:
-        sent = frozenset[str]() if naming is None else self._event_sender.questions_to(who)
-        return Answerer(who, at, lang, naming, sent)
+    async def vote(self, by: Answerer, decision: Decision) -> int:
+        """Decide a confirmation, as `decide` does."""
+        by = self._with_sent(by)
+        judged = await self._judge(lambda tx: questions.decide(tx, by, decision))
+        self._records.decided(by.who, decision, judged)
+        _raise_refusal(judged)
+        return judged.missing
+
+    async def withdraw_vote(self, by: Answerer, question: str) -> int:
+        """Withdraw the approval that a person has given by a reaction, if the question is open.
+        Return how many are needed now; 0 if nothing was withdrawn.
+        """
+        judged = await self._judge(lambda tx: questions.withdraw(tx, by, question))
+        self._records.withdrawn(by.who, question, judged)
+        return judged.missing
+
+    async def ask_also(self, question: str, people: Iterable[JID]) -> None:
+        """Ask more people an open confirmation; those who were asked before are not asked again."""
+
+        def op(tx: Transaction) -> None:
+            made = questions.ask_also(tx, question, people)
+            if made is not None:
+                tx.publish(made)
+
+        await self._runtime.commit(op)
+
+    async def fail_unanswerable(self, question: str, why: str) -> None:
+        """Fail the task of an open confirmation that nobody can give; `why` is a sentence."""
+
+        def op(tx: Transaction) -> None:
+            made = questions.fail_unanswerable(tx, question, why)
+            if made is not None:
+                tx.publish(made)
+
+        await self._runtime.commit(op)
+
+    def _with_sent(self, by: Answerer) -> Answerer:
+        return (
+            by if by.naming is None else replace(by, sent=self._event_sender.questions_to(by.who))
+        )
 
     async def _judge(self, judge: Callable[[Transaction], Judgement], *tasks: str) -> Judgement:
         def op(tx: Transaction) -> Judgement:

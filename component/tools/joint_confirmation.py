@@ -66,7 +66,7 @@ class JointConfirmations:
         request = msgspec.structs.replace(request, caller_context=context)
         try:
             found = await self._approvers.find(request, skill)
-            if found is None or found.asked != (caller.request.principal.bare,):
+            if found is None or not found.is_only_of(caller.request.principal.bare):
                 return None
             values = await values_of(request, skill)
         except (StanzaError, InvalidParam):

@@ -305,7 +305,7 @@ class ToolExecutor:
         chosen, own = chosen_and_reserved(
             caller, skill, raw, lambda tool: self._skill(caller, tool)
         )
-        said = caller.request
+        said, room = caller.request, caller.request.room
         return Request(
             skill=skill.name,
             requester=said.requester,
@@ -330,6 +330,7 @@ class ToolExecutor:
                 unrequested=not isinstance(said.starter, MessageStarter),
                 reserved=own,
                 room=None if said.room is None else said.owner,
+                occupant="" if room is None or room.account is None else str(room.account),
             ),
         )
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -60,13 +60,43 @@ class Risk(Payload, frozen=True, kw_only=True):
     level: Annotated[Literal["low", "medium", "high"], Attr()]
 
 
+Rank: TypeAlias = Literal["owner", "admin", "member", "none"]
+"""An affiliation with a room (XEP-0045 §5.2), from the highest to the lowest."""
+
+
+class ApproverRoom(Payload, frozen=True, kw_only=True):
+    """The room whose occupants can decide: those with at least this affiliation and, if one is
+    named, this hat (XEP-0317).
+    """
+
+    xml = Name(NAMESPACE, "room")
+
+    jid: Annotated[JID, Attr()]
+    affiliation: Annotated[Rank, Attr()] = "none"
+    hat: Annotated[str | None, Attr()] = None
+
+
+class Approvals(Payload, frozen=True, kw_only=True):
+    """How many persons have to approve, and how many have done so; ``requester`` says whether the
+    approval of the one who wants the action counts. Besides those who are asked themselves, the
+    occupants of ``room`` can decide.
+    """
+
+    xml = Name(NAMESPACE, "approvals")
+
+    need: Annotated[int, Attr(always=True)] = 1
+    given: Annotated[int, Attr()] = 0
+    requester: Annotated[bool, Attr()] = True
+    room: Annotated[ApproverRoom | None, Child()] = None
+
+
 class Confirm(Payload, frozen=True, kw_only=True):
     """A request for confirmation, in a message whose body asks the same in words.
 
     ``principal`` is the bare JID for whom the action would run. ``agent`` is the agent that will
     act, if it is not the sender, which passes its question on. ``hash`` covers exactly that
     action. After ``expires`` no answer counts; the first public draft always gives one, and without
-    it the question stays open as long as its task.
+    it the question stays open as long as its task. Without ``approvals``, the first answer decides.
     """
 
     xml = Name(NAMESPACE, "confirm")
@@ -79,6 +109,7 @@ class Confirm(Payload, frozen=True, kw_only=True):
     risk: Annotated[Risk | None, Child()] = None
     hash: Annotated[Hash | None, Child()] = None
     expires: Annotated[datetime | None, TextChild()] = None
+    approvals: Annotated[Approvals | None, Child()] = None
 
 
 class Decision(Payload, frozen=True, kw_only=True):

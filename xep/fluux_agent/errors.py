@@ -340,12 +340,18 @@ def invalid_grant(reason: str, text: str) -> StanzaError:
     return StanzaError("forbidden", text, application=(InvalidGrant(reason=reason),))
 
 
-def confirmation_unavailable() -> StanzaError:
+def confirmation_unavailable(
+    why: str = "This skill needs the confirmation of a person, and nobody can be asked for it.",
+) -> StanzaError:
     """Return ``not-allowed``: the skill needs a confirmation that nobody can give."""
-    return StanzaError(
-        "not-allowed",
-        "This skill needs the confirmation of a person, and nobody can be asked for it.",
-        application=(ConfirmationUnavailable(),),
+    return StanzaError("not-allowed", why, application=(ConfirmationUnavailable(),))
+
+
+def too_few_approvers(able: int, need: int) -> StanzaError:
+    """Return ``not-allowed``: fewer persons can be asked than have to approve."""
+    who = {0: "nobody", 1: "one person"}.get(able, f"{able} persons")
+    return confirmation_unavailable(
+        f"This skill needs {need} approvals, and {who} can be asked for it."
     )
 
 

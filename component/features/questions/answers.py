@@ -31,6 +31,7 @@ from component.memory_directory.layout import SessionKey
 from component.skills.errors import printable
 from component.store import StorageError
 from component.store.outages import log_failure
+from component.task_messages import approvals
 from component.task_messages.questions import Questions, is_quoted, split_quotation
 from component.task_messages.spoken_answers import (
     SpokenYesNo,
@@ -47,6 +48,7 @@ from component.task_messages.spoken_answers import (
     yes_or_no,
 )
 from component.tasks.protocol import Doubt, Naming, Question, UncertainError
+from component.tasks.question_rows import Answerer
 from component.tasks.service import TaskService
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm, Decision
@@ -234,7 +236,11 @@ class ChatAnswers:
         """
         agent = message.conversation.agent
         found = await self._tasks.open_questions(message.principal, agent)
-        return [each for each in found if each.request.delegation is None]
+        return [
+            each
+            for each in found
+            if each.request.delegation is None or each.request.principal != message.principal
+        ]
 
     async def _quotation(
         self, message: InboundMessage, questions: Sequence[Question]
@@ -274,17 +280,12 @@ class ChatAnswers:
         """Return the outcome of a reaction to a question (CNF-053); None for one that decides
         nothing.
         """
-        emoji = {one.translate(_MODIFIERS) for one in reacted.emoji}
-        value: Value | None = None
-        if THUMBS_DOWN in emoji:
-            value = "deny"
-        elif THUMBS_UP in emoji:
-            value = "approve"
-        if value is None:
-            return None
+        value = thumbs_of(reacted)
         agent = message.conversation.agent
         questions = await self._open_questions(message)
         question = next((each for each in questions if each.id == reacted.id), None)
+        if value is None:
+            return None if question is None else await self._withdraw(message, question)
         if question is None:
             asked = await self._tasks.was_asked(message.principal, agent, reacted.id)
             return _TOO_LATE if asked else None
@@ -298,6 +299,12 @@ class ChatAnswers:
             return await self._answer(message, question, given, None)
         decision = Decision(id=question.id, value=value, hash=question.content.hash)
         return await self._decide(message, decision, question)
+
+    async def _withdraw(self, message: InboundMessage, question: Question) -> str | None:
+        """Withdraw an approval with the reaction that gave it."""
+        by = Answerer(message.principal, message.conversation.agent)
+        missing = await self._tasks.withdraw_vote(by, question.id)
+        return f"Your approval is withdrawn. {approvals.more(missing)}" if missing else None
 
     async def _uncertain(self, message: InboundMessage, doubt: Doubt) -> str:
         """Ask back: the answer may be meant for something else (CNF-046)."""
@@ -391,12 +398,15 @@ class ChatAnswers:
         question: Question | None = None,
         naming: Naming | None = None,
     ) -> str:
-        agent = message.conversation.agent
-        await self._tasks.decide(message.principal, agent, decision, message.language, naming)
+        by = Answerer(
+            *(message.principal, message.conversation.agent, message.language, naming),
+            by_reaction=message.reacted is not None,
+        )
+        missing = await self._tasks.vote(by, decision)
         decided = "Approved" if decision.value == "approve" else "Denied"
-        if question is None:
-            return f"{decided}."
-        return f"{decided}: {self._words.title_of(question)}."
+        if question is not None:
+            decided = f"{decided}: {self._words.title_of(question)}"
+        return f"{decided}. {approvals.more(missing)}".rstrip()
 
     async def _answer(
         self,
@@ -413,6 +423,14 @@ class ChatAnswers:
         if is_declined(given):
             return f"Declined. {self._words.title_of(question)}"
         return "Thank you, I'll continue."
+
+
+def thumbs_of(reacted: Reacted) -> Value | None:
+    """Return what reactions decide (CNF-053); None if they decide nothing."""
+    emoji = {one.translate(_MODIFIERS) for one in reacted.emoji}
+    if THUMBS_DOWN in emoji:
+        return "deny"
+    return "approve" if THUMBS_UP in emoji else None
 
 
 def in_person(message: InboundMessage) -> bool:

@@ -259,9 +259,9 @@ class TasksHandler:
             raise errors.malformed("answer: expected either <params/> or a form")
         return self._tasks.answer(request.principal, request.to, answer)
 
-    def decide(self, request: Request[Decision]) -> Awaitable[None]:
+    async def decide(self, request: Request[Decision]) -> None:
         """Answer a decision that counts, and its repetition, with an empty result (CNF-021)."""
-        return self._tasks.decide(
+        await self._tasks.decide(
             request.principal, request.to.bare, request.payload, request.stanza.lang
         )
 

@@ -161,7 +161,7 @@ class Caller:
 
     async def decide(self, question: str, value: Any = "approve") -> Any:
         decision = Decision(id=question, value=value)
-        return await self.says(self.world.service.decide(ANN.bare, AGENT, decision))
+        return await self.says(self.world.service.decide(ANN.bare, AGENT, decision)) or None
 
     async def answer(self, task: Task, colour: str) -> Any:
         assert task.input is not None

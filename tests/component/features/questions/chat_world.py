@@ -138,9 +138,16 @@ class World:
         decision: Decision,
         lang: str | None = None,
         naming: Naming | None = None,
-    ) -> None:
+    ) -> int:
+        return await self.vote(Answerer(who, at, lang, naming), decision)
+
+    async def vote(self, by: Answerer, decision: Decision) -> int:
         self._work()
-        self._judged(decide(self.ledger, Answerer(who, at, lang, naming), decision))
+        return self._judged(decide(self.ledger, by, decision)).missing
+
+    async def withdraw_vote(self, by: Answerer, question: str) -> int:
+        self._work()
+        return self._judged(questions.withdraw(self.ledger, by, question)).missing
 
     async def answer(
         self, who: JID, at: JID, given: InputAnswer, naming: Naming | None = None, reason: str = ""
