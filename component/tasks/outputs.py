@@ -78,7 +78,10 @@ def part_of(file: FileSharing) -> File | Link | None:
     for url in file.sources.urls:
         if not url.target.startswith(_SCHEME):
             sha256 = next((one.digest for one in about.hashes if one.algo == "sha-256"), None)
-            link = link or Link(url.target, about.media_type, about.name, about.size, sha256)
+            link = link or Link(
+                *(url.target, about.media_type, about.name, about.size, sha256),
+                *(about.width or None, about.height or None),
+            )
             continue
         head, _, body = url.target.removeprefix(_SCHEME).partition(",")
         try:

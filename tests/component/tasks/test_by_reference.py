@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from component.skills import skill
 from component.skills.outputs import File, Link, Output, SkillResult
 from component.tasks.outputs import fitting, part_of
-from component.tasks.protocol import CannotShare
 from component.tasks.request import Request
 from tests.component.tasks.world import AGENT, Open, living
 from xep.fluux_agent import errors
