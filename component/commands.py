@@ -19,6 +19,7 @@ from component.skills.errors import InvalidParam
 from component.skills.params import Reader, fill_struct, reader_of
 from component.skills.schema import field_texts, ordered_schema, read_docstring
 from component.skills.spec import title_of
+from xep.file_sharing import FileSharing
 from xep.jid import JID, JIDError
 
 P = TypeVar("P", bound=msgspec.Struct)
@@ -85,13 +86,15 @@ OPERATOR = Asking(admin=True)
 class CommandResult(msgspec.Struct, frozen=True):
     """The result of a command: a text for people, and the same as a value, one row or several.
 
-    `task` is the task as which it continues; `only_read` says that it had no effect.
+    `task` is the task as which it continues; `only_read` says that it had no effect. `files` are
+    sent to the person after the text.
     """
 
     text: str
     value: Value = None
     task: str = ""
     only_read: bool = False
+    files: tuple[FileSharing, ...] = ()
 
 
 class CommandError(Exception):

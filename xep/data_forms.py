@@ -10,6 +10,7 @@ from xep.binding import Attr, Child, ContentError, Flag, Name, Payload, TextChil
 from xep.binding.conversion import conversion_for
 from xep.form_validation import Validate
 from xep.jid import JID
+from xep.media_element import Media
 
 NAMESPACE: Final = "jabber:x:data"
 FORM_TYPE: Final = "FORM_TYPE"
@@ -59,6 +60,7 @@ class Field(Payload, frozen=True, kw_only=True):
     values: Annotated[tuple[str, ...], TextChild("value")] = ()
     options: Annotated[tuple[Option, ...], Child()] = ()
     validate: Annotated[Validate | None, Child()] = None
+    media: Annotated[Media | None, Child(malformed="drop")] = None
 
     def read(self, kind: ValueType[V]) -> V | None:
         """Return the only value as ``kind``: str, bool, int, float, Decimal, datetime or JID.

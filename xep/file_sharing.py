@@ -11,13 +11,17 @@ URL_DATA: Final = "http://jabber.org/protocol/url-data"
 
 
 class File(Payload, frozen=True, kw_only=True):
-    """The metadata of a file: media type, name, size in bytes, digests (XEP-0446 §3)."""
+    """The metadata of a file: media type, name, size in bytes, digests, and for images their width
+    and height in pixels (XEP-0446 §3).
+    """
 
     xml = Name(METADATA, "file")
 
     media_type: Annotated[str | None, TextChild()] = None
     name: Annotated[str | None, TextChild()] = None
     size: Annotated[int | None, TextChild()] = None
+    width: Annotated[int | None, TextChild()] = None
+    height: Annotated[int | None, TextChild()] = None
     hashes: Annotated[tuple[Hash, ...], Child()] = ()
 
 

@@ -1,8 +1,9 @@
 """XEP-0363 HTTP File Upload: a place for a file, and where others get it."""
 
-from typing import Annotated, Final, Literal
+from datetime import datetime
+from typing import Annotated, Final
 
-from xep.binding import Attr, Child, Name, Payload, Text
+from xep.binding import Attr, Child, Name, Payload, Text, TextChild
 
 NAMESPACE: Final = "urn:xmpp:http:upload:0"
 MAX_FILE_SIZE: Final = "max-file-size"
@@ -20,16 +21,18 @@ class SlotRequest(Payload, frozen=True, kw_only=True):
 
 
 class Header(Payload, frozen=True, kw_only=True):
-    """A header of the request that uploads the file."""
+    """A header of the request that uploads the file. The client sends only those of §5:
+    Authorization, Cookie and Expires.
+    """
 
     xml = Name(NAMESPACE, "header")
 
-    name: Annotated[Literal["Authorization", "Cookie", "Expires"], Attr()]
+    name: Annotated[str, Attr()]
     value: Annotated[str, Text()] = ""
 
 
 class Put(Payload, frozen=True, kw_only=True):
-    """The URL to which the file is uploaded. Other headers than those of §5 are left out."""
+    """The URL to which the file is uploaded."""
 
     xml = Name(NAMESPACE, "put")
 
@@ -52,3 +55,19 @@ class Slot(Payload, frozen=True, kw_only=True):
 
     put: Annotated[Put, Child()]
     get: Annotated[Get, Child()]
+
+
+class FileTooLarge(Payload, frozen=True, kw_only=True):
+    """The condition of the error for a file that is too large; the maximum is in bytes (§6)."""
+
+    xml = Name(NAMESPACE, "file-too-large")
+
+    max_file_size: Annotated[int | None, TextChild("max-file-size")] = None
+
+
+class Retry(Payload, frozen=True, kw_only=True):
+    """The condition of an error that is over at a time, such as a quota (§6)."""
+
+    xml = Name(NAMESPACE, "retry")
+
+    stamp: Annotated[datetime | None, Attr()] = None

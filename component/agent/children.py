@@ -213,6 +213,7 @@ class Children:
             outcome.text or "It has nothing to say.",
             outcome.excused,
             worst(taints),
+            files=outcome.files,
             taints=in_order(taints),
         )
 

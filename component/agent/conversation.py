@@ -606,7 +606,7 @@ class Conversation:
 
     async def _answer(self, turn: Turn, answer: Answered) -> Outcome:
         said, delivery = directed(answer.text), self._shared.delivery
-        if said.silent or not said.text.strip():
+        if said.silent or not (said.text.strip() or answer.files):
             await self._conclude(turn, Outcome("silent"))
             delivery.composing(turn.request, False)
             delivery.answered(turn.ids)
@@ -617,9 +617,9 @@ class Conversation:
             await self.parked.until(turn.id, until)
             delivery.composing(turn.request, False)
             return Outcome("delayed", said.text)
-        outcome = Outcome("excused" if answer.excused else "answered", said.text)
+        outcome = Outcome("excused" if answer.excused else "answered", said.text, answer.files)
         await self._conclude(turn, outcome)
-        delivery.answer(turn.requests, said.text)
+        delivery.answer(turn.requests, said.text, answer.files)
         return outcome
 
     async def _conclude(self, turn: Turn, outcome: Outcome, *, keep_trying: bool = False) -> None:

@@ -17,6 +17,7 @@ from component.agent.requests import Reply, TurnRequest, reply_to
 from component.agent.sentences import BROKE
 from component.store import Storage, StorageError
 from component.store.outages import log_failure
+from xep.file_sharing import FileSharing
 
 _log = structlog.get_logger("component.agent")
 
@@ -44,16 +45,19 @@ class Delivery:
         if group is not None:
             group.start_soon(self._clear)
 
-    def answer(self, requests: Sequence[TurnRequest], text: str) -> None:
+    def answer(
+        self, requests: Sequence[TurnRequest], text: str, files: tuple[FileSharing, ...] = ()
+    ) -> None:
         """Send the answer to requests, the first of which is the turn's own, to the reply address
-        of the last one. Their rows are kept until the answer is sent.
+        of the last one, and files after it. Their rows are kept until all of it is sent.
         """
         ids = [one.id for one in requests]
         reply = reply_to(requests[-1], "answer", text)
         if reply is None:
             self.answered(ids)
             return
-        self._unsent.append((msgspec.structs.replace(reply, id=f"{ids[0]}.answer"), ids))
+        reply = msgspec.structs.replace(reply, id=f"{ids[0]}.answer", files=files)
+        self._unsent.append((reply, ids))
         self.connected()
 
     def mention(self, to: TurnRequest, what: str, sentence: str) -> None:

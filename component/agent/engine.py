@@ -51,6 +51,7 @@ from component.models.protocol import (
 from component.policy.taint import Taint
 from component.store.errors import StorageError
 from component.store.outages import log_failure
+from xep.file_sharing import FileSharing
 
 _log = structlog.get_logger("component.agent")
 
@@ -70,17 +71,19 @@ class Answered(msgspec.Struct, frozen=True):
     """The turn has ended, and its answer is on disk. `text` may contain directives.
 
     `excused` says that it is a sentence of the service, because the model gave no answer. `taints`
-    are those of everything that the model has read.
+    are those of everything that the model has read, `files` are those that its tools have made.
     """
 
     text: str
     excused: bool = False
     taints: tuple[Taint, ...] = ()
+    files: tuple[FileSharing, ...] = ()
 
     @classmethod
     def of(cls, line: Said) -> "Answered":
         """Return the answer that a line contains."""
-        return cls(line.sent_text, bool(line.notice and not line.content), line.taints)
+        excused = bool(line.notice and not line.content)
+        return cls(line.sent_text, excused, line.taints, line.files)
 
 
 class _Recalling(msgspec.Struct):
@@ -423,6 +426,7 @@ class Engine:
             final=True,
             taints=history.in_order(run.taints),
             parts=parts,
+            files=run.journal.files(),
             **usage_fields(usage),
         )
         await run.journal.add([line], sync=True)

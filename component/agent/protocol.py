@@ -15,6 +15,7 @@ from component.personas.workspace import Character
 from component.policy.flows import AgentLimits
 from component.policy.globs import common
 from component.policy.taint import Taint
+from xep.file_sharing import FileSharing
 
 
 class Profile(Character, frozen=True, kw_only=True):
@@ -135,15 +136,17 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 class ToolResult(msgspec.Struct, frozen=True):
     """The result of a call: a text for the model, and images or files.
 
-    `taints` are those of everything that a sub-agent had read before it wrote the text. `not_made`
-    says that the call certainly had no effect, because it was not made. `found` are the names of
-    skills that a search has found; they are tools from then on, and the text describes them.
+    `files` are those that the person gets with the answer. `taints` are those of everything that a
+    sub-agent had read before it wrote the text. `not_made` says that the call certainly had no
+    effect, because it was not made. `found` are the names of skills that a search has found; they
+    are tools from then on, and the text describes them.
     """
 
     content: str
     is_error: bool = False
     taint: Taint | None = None
     parts: tuple[ImagePart | FilePart, ...] = ()
+    files: tuple[FileSharing, ...] = ()
     taints: tuple[Taint, ...] = ()
     not_made: bool = False
     found: tuple[str, ...] = ()

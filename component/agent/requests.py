@@ -11,6 +11,7 @@ from component.memory_directory.layout import SessionKey
 from component.policy.flows import AgentLimits
 from component.policy.globs import common
 from component.policy.taint import Taint
+from xep.file_sharing import FileSharing
 from xep.jid import JID
 
 
@@ -253,7 +254,8 @@ def without_overheard(request: TurnRequest, ids: Collection[str]) -> TurnRequest
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """A message of an agent. `id` is the same if it is sent again.
+    """A message of an agent, with `files` that are sent after the text. `id` is the same if it is
+    sent again.
 
     `unrequested` says that the recipient has not asked for it; it is not sent to people who want no
     such messages. `replies_to` is the message in a room that it replies to.
@@ -264,6 +266,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     unrequested: bool = False
     replies_to: Reference | None = None
+    files: tuple[FileSharing, ...] = ()
 
 
 def reply_to(request: TurnRequest, what: str, text: str) -> Reply | None:
@@ -310,7 +313,8 @@ CONTINUES: Final = frozenset[OutcomeKind](("parked", "asked", "delayed", "postpo
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The outcome of a turn so far; `text` is the answer, or the reason why there is none.
+    """The outcome of a turn so far; `text` is the answer, or the reason why there is none, `files`
+    are those of an answer.
 
     `excused`: the answer is a sentence of the service, because the model gave none. After the
     outcomes in `CONTINUES` the turn continues later: `delayed`, `parked` (it waits for a task),
@@ -319,3 +323,4 @@ class Outcome(msgspec.Struct, frozen=True):
 
     kind: OutcomeKind
     text: str = ""
+    files: tuple[FileSharing, ...] = ()

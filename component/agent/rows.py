@@ -11,6 +11,7 @@ from component.store import waiters
 from component.store.database import Database
 from component.store.schema import Table
 from component.store.tables import tells
+from xep.file_sharing import FileSharing
 from xep.jid import JID
 
 TABLES: Final = (
@@ -48,6 +49,7 @@ TABLES: Final = (
             turn TEXT {C} PRIMARY KEY,
             kind TEXT NOT NULL,
             text TEXT NOT NULL,
+            files TEXT NOT NULL,
             at BIGINT NOT NULL
         """,
         kept="deleted when the person has got the outcome",
@@ -77,6 +79,7 @@ class Row(msgspec.Struct, frozen=True):
 _encode = msgspec.json.Encoder().encode
 _request = msgspec.json.Decoder(TurnRequest).decode
 _wait = msgspec.json.Decoder(Wait).decode
+_files = msgspec.json.Decoder(tuple[FileSharing, ...]).decode
 
 
 def encoded(request: TurnRequest) -> str:
@@ -153,9 +156,9 @@ def conclude(database: Database, turn: str, outcome: Outcome) -> None:
     """Record how a turn ended, before its row is deleted, and wake the task that waits for it."""
     waiters.lock_turn(database, turn)
     database.execute(
-        "INSERT INTO turn_outcomes (turn, kind, text, at) VALUES (?, ?, ?, ?)"
+        "INSERT INTO turn_outcomes (turn, kind, text, files, at) VALUES (?, ?, ?, ?, ?)"
         " ON CONFLICT (turn) DO NOTHING",
-        (turn, outcome.kind, outcome.text, database.now),
+        (turn, outcome.kind, outcome.text, _encode(outcome.files).decode(), database.now),
     )
     waiters.wake_tasks(database, turn)
 
@@ -168,10 +171,11 @@ def standing(
     to another data directory. None if there is no such turn.
     """
     ended = database.execute(
-        "SELECT kind, text FROM turn_outcomes WHERE turn = ?", (turn,)
+        "SELECT kind, text, files FROM turn_outcomes WHERE turn = ?", (turn,)
     ).fetchone()
     if ended is not None:
-        return Outcome(*ended)
+        kind, text, files = ended
+        return Outcome(kind, text, _files(files))
     row = database.execute("SELECT home, state FROM turns WHERE id = ?", (turn,)).fetchone()
     if row is None:
         return None

@@ -39,6 +39,7 @@ from component.models.protocol import Completion, Model, Usage
 from component.policy.flows import TRUSTED
 from component.policy.taint import Taint
 from component.system import time
+from xep.file_sharing import FileSharing
 
 if TYPE_CHECKING:
     from component.agent.conversation import Conversation
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 
 _NOTIFIED: Final = "The person was told, by a notification:"
+_MOST_FILES: Final = 10
+"""Files that an answer has at most."""
 _LONGEST_RESULT: Final = 4_000
 """Maximum number of characters of results that are an answer."""
 _MOST_OVERHEARD: Final = 50
@@ -320,6 +323,16 @@ class Journal:
             if isinstance(line, Resulted) and line.task is None
         }
 
+    def files(self) -> tuple[FileSharing, ...]:
+        """The files that this turn's calls have made for the person, each once, the latest at the
+        end; at most `_MOST_FILES`.
+        """
+        found: dict[object, FileSharing] = {}
+        for line in self.own():
+            for file in line.files if isinstance(line, Resulted) else ():
+                found.setdefault(file.file.hashes or file.sources, file)
+        return tuple(found.values())[-_MOST_FILES:]
+
     def open_calls(self) -> list[tuple[Called, str | None]]:
         """The calls of this turn without a result, with the task that each waits for."""
         results = {line.id: line for line in self.own() if isinstance(line, Resulted)}
@@ -469,6 +482,7 @@ def resulted(
         taint=result.taint,
         taints=result.taints,
         parts=result.parts,
+        files=result.files,
         shown=shown,
         finding=finding,
         late=late,

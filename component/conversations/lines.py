@@ -18,6 +18,7 @@ import msgspec
 from component.memory_directory.files import MemoryStoreError
 from component.models.messages import FilePart, ImagePart, OpaquePart, TextPart
 from component.policy.taint import Taint
+from xep.file_sharing import FileSharing
 
 
 class Header(msgspec.Struct, frozen=True, tag="session", omit_defaults=True):
@@ -103,6 +104,7 @@ class Said(msgspec.Struct, frozen=True, tag="message", omit_defaults=True, kw_on
         finding: the finding of the scanner in a message.
         notice: a sentence of the service that the person got after the text, or instead of it if
             `content` is empty.
+        files: the files that the person got after the text of an answer.
     """
 
     role: Literal["user", "assistant"]
@@ -129,6 +131,7 @@ class Said(msgspec.Struct, frozen=True, tag="message", omit_defaults=True, kw_on
     notes: str = ""
     fence: str = ""
     finding: str = ""
+    files: tuple[FileSharing, ...] = ()
     notice: str = ""
     nick: str = ""
     stanza_id: str = ""
@@ -172,6 +175,7 @@ class Resulted(msgspec.Struct, frozen=True, tag="result", omit_defaults=True, kw
         taints: those of everything that a sub-agent had read that wrote it.
         task: the task that the call waits for, while `content` is not a result yet.
         parts: images and files of the result.
+        files: files of the result that the person gets with the answer.
         shown: the number of characters of `content` in the prompt, if not all.
         finding: the finding of the scanner in `content`.
         late: the name of the tool, if the result came after other messages. It stays in its place,
@@ -189,6 +193,7 @@ class Resulted(msgspec.Struct, frozen=True, tag="result", omit_defaults=True, kw
     task: str | None = None
     ts: str | None = None
     parts: tuple[ImagePart | FilePart, ...] = ()
+    files: tuple[FileSharing, ...] = ()
     shown: int | None = None
     finding: str = ""
     late: str = ""

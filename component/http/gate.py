@@ -39,7 +39,7 @@ _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _READ_BYTES: Final = 65_536
 _HOP_HEADERS: Final = frozenset(
     {"connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "upgrade"}
-    | {"accept-encoding", "cookie", "proxy-authorization", "proxy-connection", "transfer-encoding"}
+    | {"accept-encoding", "proxy-authorization", "proxy-connection", "transfer-encoding"}
 )
 _BODY_HEADERS: Final = frozenset({"content-type", "content-language", "content-encoding"})
 
@@ -184,7 +184,8 @@ class HttpGate:
             with anyio.fail_after(self._limits.timeout_s):
                 target = self._checked(request.url)
                 origin = target.origin
-                method, body, headers = request.method.upper(), request.body, request.headers
+                method, body = request.method.upper(), request.body
+                headers = tuple(h for h in request.headers if h[0].lower() != "cookie")
                 for _ in range(self._limits.redirects + 1):
                     secret = request.secret_headers if target.origin == origin else ()
                     response = await self._exchange(target, method, (*headers, *secret), body)

@@ -13,6 +13,7 @@ from component.store.outages import log_failure
 from xep import pubsub_errors
 from xep.fluux_agent import NAMESPACE, errors
 from xep.fluux_agent.grant import SignedReceipt
+from xep.http_upload import FileTooLarge, Retry
 from xep.stanza_error import StanzaError
 
 _log = structlog.get_logger("component.store")
@@ -26,7 +27,7 @@ class AgentErrors(RouterErrors):
     A skipped request may have been one of the protocol, so its error has the condition too.
     """
 
-    known = (*errors.CONDITIONS, *pubsub_errors.CONDITIONS, SignedReceipt)
+    known = (*errors.CONDITIONS, *pubsub_errors.CONDITIONS, SignedReceipt, FileTooLarge, Retry)
 
     def __init__(self, retry_after_s: int = 5) -> None:
         self._retry_after_s = retry_after_s

@@ -15,8 +15,10 @@ from component.policy.taint import Taint, worst
 from component.skills.context import Context
 from component.skills.declare import own_skill
 from component.skills.errors import SkillError
+from component.skills.outputs import Output, SkillResult
 from component.skills.skill import Skill
 from component.store.waiters import is_turn_pending
+from component.tasks.outputs import part_of
 from xep.jid import JID
 
 if TYPE_CHECKING:
@@ -88,7 +90,7 @@ def goal_skill(conversations: "Conversations", address_of: Callable[[str], JID])
         destructive=False,
         timeout=_TIMEOUT_S,
     )
-    async def goal(context: Context, goal: Goal) -> str:
+    async def goal(context: Context, goal: Goal) -> SkillResult:
         person = JID.parse(context.principal)
         request = TurnRequest(
             id=goal.turn,
@@ -115,15 +117,16 @@ def goal_skill(conversations: "Conversations", address_of: Callable[[str], JID])
                 break
         if outcome is None:
             await context.wait_for_event(goal.turn, partial(is_turn_pending, turn=goal.turn))
-        return _text_of(outcome)
+        return _result_of(outcome)
 
     return goal
 
 
-def _text_of(outcome: "Outcome") -> str:
+def _result_of(outcome: "Outcome") -> SkillResult:
     """Return the answer of the agent. Raises SkillError with the reason if it gave none."""
     if outcome.kind in ("answered", "silent"):
-        return outcome.text
+        files = [part for file in outcome.files if (part := part_of(file)) is not None]
+        return SkillResult((Output(outcome.text), *files))
     if outcome.kind == "stopped":
         raise SkillError("It was stopped.")
     raise SkillError(_FAILED if outcome.kind == "failed" else outcome.text)

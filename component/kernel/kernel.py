@@ -222,6 +222,7 @@ class Kernel:
             content=notification.text,
             turn=notification.id,
             final=True,
+            files=notification.files,
             taints=in_order(tuple(taints)),
         )
         agent = self.stream.addresses.agent_at(notification.agent)

@@ -141,7 +141,7 @@ class Speech:
         return self._messenger.send(
             msgspec.structs.replace(
                 message,
-                parts=(Text(styled(reply.text)),),
+                parts=(*([Text(styled(reply.text))] if reply.text else ()), *reply.files),
                 must_arrive=True,
                 asks_for_reports=reply.to.type == "chat",
                 replies_to=reply.replies_to,

@@ -31,6 +31,7 @@ from component.task_messages.events import TaskNews
 from component.task_messages.questions import Questions
 from component.tasks.admin import TaskAdmin
 from component.tasks.gate import Approvers, Gate, SkillAccess, no_model
+from component.tasks.protocol import CannotShare, Share
 from component.tasks.request import Request
 from component.tasks.service import Clocks, TaskService
 from component.tasks.several_calls import SEVERAL_CALLS
@@ -69,6 +70,7 @@ class TaskSubsystem:
         late: return the names of sources of skills that are not ready.
         held: return the names of sources whose descriptions wait for an approval.
         spent: return what the work of a task has cost so far, each of one kind.
+        own_place: keeps files that the server's upload service does not take; None if nothing does.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class TaskSubsystem:
         self._catalog = catalog
         self._stream = stream
         self._uploads: Uploads | None = None
+        self.own_place: Share | None = None
         self._agents = agents
         self.on_set_aside: list[Callable[[Notification], Awaitable[None]]] = []
         self.internal: dict[str, Skill] = {SEVERAL_CALLS.name: SEVERAL_CALLS}
@@ -219,8 +222,20 @@ class TaskSubsystem:
             total = total.plus(await spent(task))
         return total
 
-    async def _share(self, file: File) -> Link:
-        """Upload a file. Raises CannotShare."""
+    async def _share(self, file: File, request: Request) -> Link:
+        """Put a file where others get it: on the server, or else here. Raises CannotShare."""
+        try:
+            return await self._uploaded_to().share(file, request.share)
+        except CannotShare as error:
+            if self.own_place is None:
+                raise
+            problem = str(error)
+        try:
+            return await self.own_place(file, request)
+        except CannotShare as error:
+            raise CannotShare(f"{error}; {problem}") from None
+
+    def _uploaded_to(self) -> "Uploads":
         if self._uploads is None:
             # Imported with the first file: the service starts faster without.
             from component.uploads import Uploads  # noqa: PLC0415
@@ -233,7 +248,13 @@ class TaskSubsystem:
                 None if named is None else JID.parse(named),
                 settings.server.tls_ca,
             )
-        return await self._uploads.share(file)
+        return self._uploads
+
+    def upload_problems(self) -> Sequence[str]:
+        """Return why files cannot be uploaded, as far as it was tried, in sentences."""
+        if self._uploads is None or self.own_place is not None:
+            return ()
+        return self._uploads.problems
 
     async def _set_aside(self, notice: Notification) -> None:
         for noticed in self.on_set_aside:

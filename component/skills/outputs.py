@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -38,11 +38,17 @@ class Output(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, 
 
 
 class File(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, tag="file"):
-    """A file that a skill returns, such as an image. The media type is one of RFC 6838."""
+    """A file that a skill returns, such as an image. The media type is one of RFC 6838.
+
+    When a model has called the skill, the model sees the file, and the person gets it with the
+    answer. `audience` leaves out one of them: of a file for the person, the model learns only name
+    and size; one for the model is not sent to the person.
+    """
 
     data: bytes
     media_type: str
     name: str | None = None
+    audience: Literal["person", "model"] | None = None
 
     def __post_init__(self) -> None:
         """Replace characters that XML does not allow."""
@@ -50,13 +56,18 @@ class File(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, ta
 
 
 class Link(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, tag="link"):
-    """A file or page elsewhere, and what is known of it. The size is in bytes."""
+    """A file or page elsewhere, and what is known of it. The size is in bytes; width and height are
+    those of an image, in pixels. One with a digest is a file that does not change, so it is sent to
+    people as a file.
+    """
 
     url: str
     media_type: str | None = None
     name: str | None = None
     size: Annotated[int, Meta(ge=0)] | None = None
     sha256: Annotated[bytes, Meta(min_length=32, max_length=32)] | None = None
+    width: Annotated[int, Meta(ge=1)] | None = None
+    height: Annotated[int, Meta(ge=1)] | None = None
 
     def __post_init__(self) -> None:
         """Replace characters that XML does not allow."""

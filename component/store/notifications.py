@@ -22,6 +22,7 @@ from component.store.database import Database
 from component.store.forgetting import Forgotten
 from component.store.schema import Table
 from component.store.storage import Storage
+from xep.file_sharing import FileSharing
 from xep.jid import JID
 
 TABLES: Final = (
@@ -40,7 +41,8 @@ TABLES: Final = (
             sent BIGINT,
             received INTEGER NOT NULL DEFAULT 0,
             repeated INTEGER NOT NULL DEFAULT 0,
-            on_time INTEGER NOT NULL DEFAULT 0
+            on_time INTEGER NOT NULL DEFAULT 0,
+            files TEXT NOT NULL DEFAULT '[]'
         """,
         indexes={
             "notifications_recipient": "(agent, person, sent)",
@@ -92,8 +94,11 @@ _SAME_MS: Final = 1_000
 """Notifications of one recipient that are recorded within so many milliseconds keep their order."""
 _MOST_DELETED: Final = 1_000
 _COLUMNS: Final = (
-    "id, priority, title, text, created, waits_online, on_time, message, sent, received, repeated"
+    "id, priority, title, text, created, waits_online, on_time, message, sent, received, repeated,"
+    " files"
 )
+_encode_files = msgspec.json.Encoder().encode
+_decode_files = msgspec.json.Decoder(tuple[FileSharing, ...]).decode
 _WHO: Final = "agent = ? AND person = ?"
 _HELD: Final = "sent IS NULL AND message IS NULL"
 
@@ -103,6 +108,7 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         title: what it is about: the name of what started the work.
+        files: what is sent after the text.
         created: when it was recorded, in milliseconds since 1970, UTC.
         waits_online: it is held until the person is online.
         on_time: the person has set its time, so quiet hours do not delay it.
@@ -124,6 +130,7 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
     sent: int | None = None
     received: bool = False
     repeated: bool = False
+    files: tuple[FileSharing, ...] = ()
 
 
 class Preferences(msgspec.Struct, frozen=True):
@@ -413,8 +420,8 @@ def record(database: Database, one: Notification, most_held: int) -> None:
     key = _key(one.agent, one.person)
     made = database.execute(
         "INSERT INTO notifications"
-        " (id, agent, person, priority, title, text, created, waits_online, on_time)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+        " (id, agent, person, priority, title, text, created, waits_online, on_time, files)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
         (
             one.id,
             *key,
@@ -424,6 +431,7 @@ def record(database: Database, one: Notification, most_held: int) -> None:
             _created(database, key),
             int(one.waits_online),
             int(one.on_time),
+            _encode_files(one.files).decode(),
         ),
     )
     if made.rowcount:
@@ -532,6 +540,7 @@ def _notification(key: tuple[str, str], row: Sequence[Any]) -> Notification:
     flags = ("waits_online", "on_time", "received", "repeated")
     values |= {name: bool(values[name]) for name in flags}
     values["priority"] = PRIORITIES[values["priority"]]
+    values["files"] = _decode_files(values["files"])
     return Notification(agent=agent, person=person, **values)
 
 

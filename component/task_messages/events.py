@@ -14,7 +14,7 @@ from component.caches import FIFOCache
 from component.link.messages.delivery import Delivery, nothing_to_send
 from component.link.messages.inbound import Conversation, ReplyAddress
 from component.link.messages.messenger import Messenger, TooBigError
-from component.link.messages.outbound import OutboundMessage, Text
+from component.link.messages.outbound import OutboundMessage
 from component.task_messages import sentences
 from component.task_messages.questions import Questions
 from component.tasks.protocol import DeletedTask, Notice, Question
@@ -259,7 +259,7 @@ def _event(notice: Notice, task: Task) -> OutboundMessage:
         id=f"{task.id}.{task.revision}",
         conversation=Conversation(agent, person, thread=notice.thread),
         to=ReplyAddress(str(to), agent, "normal" if notice.final else "headline", notice.thread),
-        parts=() if said is None else (Text(said.text, said.lang),),
+        parts=() if said is None else said.parts,
         payloads=(task,),
         must_arrive=notice.final,
         asks_for_reports=notice.final,

@@ -5,10 +5,12 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from component.link.messages.outbound import Part, Text
 from component.task_messages import approvals
-from component.tasks.outputs import texts_of
+from component.tasks.outputs import files_of, texts_of
 from component.tasks.refusals import with_help
 from xep.binding.escaping import without_forbidden
+from xep.file_sharing import FileSharing
 from xep.fluux_agent.errors import Denied
 from xep.fluux_agent.execute import Result
 from xep.fluux_agent.task import Failure, FailureText, Question, Task
@@ -20,10 +22,16 @@ _LONGEST: Final = 4_000
 
 
 class Sentence(msgspec.Struct, frozen=True):
-    """A text, and its language if that is known."""
+    """A text, its language if that is known, and the files that are sent with it."""
 
     text: str
     lang: str | None = None
+    files: tuple[FileSharing, ...] = ()
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts of a message that says it."""
+        return (Text(self.text, self.lang), *self.files) if self.text else self.files
 
 
 def ending(task: Task, lang: str | None = None) -> Sentence:
@@ -53,10 +61,10 @@ def waiting(task: Task, lang: str | None = None) -> Sentence:
 
 
 def of_result(skill: str, result: Result) -> Sentence:
-    """Return what a skill returned: its texts, and the names or addresses of its files."""
-    texts = texts_of(result.outputs)
-    if texts:
-        return Sentence(_shown("\n\n".join(texts)))
+    """Return what a skill returned: its texts, the addresses of pages, and its files."""
+    texts, files = texts_of(result.outputs), files_of(result.outputs)
+    if texts or files:
+        return Sentence(_shown("\n\n".join(texts)), files=files)
     how = "could not do what was asked" if result.is_error else "is done"
     return Sentence(f"{skill} {how}.", "en")
 

@@ -22,7 +22,7 @@ from component.skills.params import prepare_texts
 from component.store.clock import seconds_since_boot
 from component.tasks.events import TaskRecords
 from component.tasks.gate import SkillAccess
-from component.tasks.outputs import error_of, result_of
+from component.tasks.outputs import REFERENCE_BYTES, error_of, result_of, size_of
 from component.tasks.request import SMALL, UNNAMED_WINDOW_S, Request
 from xep.binding import RawXML, encode
 from xep.fluux_agent.execute import Execute, Param
@@ -41,6 +41,9 @@ _MOST_BYTES: Final = 8 * 1024 * 1024
 _ENTRY_BYTES: Final = 512
 """The approximate size of an answer in memory without its texts."""
 _name = attrgetter("name")
+
+_LONGEST: Final = 4_000
+"""A longer text is measured."""
 
 _Outcome: TypeAlias = RawXML | StanzaError
 
@@ -61,7 +64,7 @@ class _InlineSkill:
     """A skill, and the XML around the text of its results.
 
     Attributes:
-        fits: whether requests for it can be answered here.
+        fits: whether requests for it can be answered here: not if a result was too large.
         only: the name of its only parameter, if any text is a value of that; else empty.
         call: takes that text.
     """
@@ -170,7 +173,11 @@ class InlineRequests:
                 except InvalidParam as error:
                     raise error_of(skill, error) from error
             self._let_in(principal)
-            outcome = self._run(known, arguments, principal)
+            run = self._run(known, arguments, principal)
+            if run is None:
+                known.fits = False
+                return None
+            outcome = run
             self._put(key, outcome, stanza.size)
         if isinstance(outcome, StanzaError):
             raise outcome.copy()
@@ -186,9 +193,11 @@ class InlineRequests:
         known = self._skills[skill.name] = _InlineSkill(skill, asks=asks)
         return known
 
-    def _run(self, known: _InlineSkill, arguments: Arguments | str, principal: JID) -> _Outcome:
+    def _run(
+        self, known: _InlineSkill, arguments: Arguments | str, principal: JID
+    ) -> _Outcome | None:
         """Run a skill with its arguments, or the text of its `only` parameter; an error is an
-        outcome, too (RPL-013).
+        outcome, too (RPL-013). None: its result is so large that a part is given by reference.
         """
         skill, call = known.skill, known.call
         perf_counter = self._perf_counter
@@ -204,10 +213,13 @@ class InlineRequests:
                 and "&" not in value
                 and "<" not in value
                 and ">" not in value
+                and len(value) <= _LONGEST
             ):
                 made = None
             else:
                 made = skill.result(value, seconds)
+                if sum(map(size_of, made.outputs)) > REFERENCE_BYTES:
+                    return None
         except (Exception, SystemExit) as error:  # noqa: BLE001 - it becomes an outcome
             seconds = perf_counter() - began
             try:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Final
 from urllib.parse import unquote_to_bytes
@@ -28,7 +28,7 @@ from component.skills.errors import (
 )
 from component.skills.outputs import JSON, File, Link, Part, SkillResult
 from component.skills.skill import Skill
-from component.tasks.protocol import CannotShare, Share
+from component.tasks.protocol import CannotShare
 from xep import file_sharing
 from xep.binding import encode
 from xep.file_sharing import FileSharing, Sources, UrlData
@@ -41,33 +41,48 @@ _SCHEME = "data:"
 
 _BASE64 = ";base64"
 
+REFERENCE_BYTES: Final = 16_000
+"""The maximum size of the parts inside a result, if they can be shared: servers limit what they
+read from each other, to 30 kB a second where nothing else is configured, and clients likewise.
+"""
 
-def shared(part: File | Link) -> FileSharing:
-    """Return the reference to a file or a link."""
-    hashes: tuple[Hash, ...] = ()
-    if isinstance(part, Link):
-        url, size = part.url, part.size
-        if part.sha256 is not None:
-            hashes = (Hash(algo="sha-256", digest=part.sha256),)
-    else:
+
+def shared(part: File | Link, link: Link | None = None) -> FileSharing:
+    """Return the reference to a file or a link. With `link`, its content is also there."""
+    about = part if link is None else link
+    urls = [one.url for one in (link, part) if isinstance(one, Link)][:1]
+    size = about.size if isinstance(about, Link) else len(about.data)
+    image, hashes = {}, tuple[Hash, ...]()
+    if isinstance(about, Link):
+        image = {"width": about.width, "height": about.height}
+        if about.sha256 is not None:
+            hashes = (Hash(algo="sha-256", digest=about.sha256),)
+    if isinstance(part, File):
         encoded = base64.b64encode(part.data).decode()
-        url, size = f"{_SCHEME}{part.media_type}{_BASE64},{encoded}", len(part.data)
+        urls.append(f"{_SCHEME}{part.media_type}{_BASE64},{encoded}")
+    media_type = about.media_type
     return FileSharing(
-        disposition="inline" if (part.media_type or "").startswith("image/") else "attachment",
+        disposition="inline" if (media_type or "").startswith("image/") else "attachment",
         file=file_sharing.File(
-            media_type=part.media_type, name=part.name, size=size, hashes=hashes
+            media_type=media_type, name=about.name, size=size, hashes=hashes, **image
         ),
-        sources=Sources(urls=(UrlData(target=url),)),
+        sources=Sources(urls=tuple([UrlData(target=url) for url in urls])),
     )
 
 
 def part_of(file: FileSharing) -> File | Link | None:
-    """Return the file or the link of a reference; None if it has no URL that can be read."""
-    about = file.file
+    """Return the file of a reference that has its content, or else the link of one; None if it has
+    no URL that can be read.
+    """
+    about, link = file.file, None
     for url in file.sources.urls:
         if not url.target.startswith(_SCHEME):
             sha256 = next((one.digest for one in about.hashes if one.algo == "sha-256"), None)
-            return Link(url.target, about.media_type, about.name, about.size, sha256)
+            link = link or Link(
+                *(url.target, about.media_type, about.name, about.size, sha256),
+                *(about.width or None, about.height or None),
+            )
+            continue
         head, _, body = url.target.removeprefix(_SCHEME).partition(",")
         try:
             data = base64.b64decode(body, validate=True) if head.endswith(_BASE64) else None
@@ -75,48 +90,142 @@ def part_of(file: FileSharing) -> File | Link | None:
             continue
         kind = about.media_type or head.removesuffix(_BASE64) or "text/plain"
         return File(unquote_to_bytes(body) if data is None else data, kind, about.name)
-    return None
+    return link
+
+
+def sent_file(output: Output) -> FileSharing | None:
+    """Return the file that a person gets for an artifact; None if it is none, or if nobody can get
+    it. One whose digest is not known is a page, or may change: people get its address as text.
+    """
+    if output.file is None or not output.file.file.hashes:
+        return None
+    urls = [one for one in output.file.sources.urls if one.target.startswith(_FETCHED)]
+    if not urls:
+        return None
+    return msgspec.structs.replace(output.file, sources=Sources(urls=(urls[0],)))
 
 
 def text_of(output: Output) -> str:
     """Return an artifact for people: its text, or the name of its file with its URLs."""
     if output.file is None:
         return output.text
-    label, part = output.file.file.name or output.name, part_of(output.file)
-    if isinstance(part, File):
-        return f"{label}: {part.media_type}, {len(part.data):,} bytes"
+    about, part = output.file.file, part_of(output.file)
+    label = about.name or output.name
     urls = [url.target for url in output.file.sources.urls if not url.target.startswith(_SCHEME)]
+    if isinstance(part, File) and not urls:
+        return f"{label}: {part.media_type}, {len(part.data):,} bytes"
     return "\n".join((f"{label}:", *urls))
 
 
 def texts_of(outputs: Sequence[Output]) -> list[str]:
-    """Return artifacts for people. JSON is left out beside a text: it is for programs."""
-    shown = [(output.type, text) for output in outputs if (text := text_of(output)).strip()]
+    """Return artifacts for people, without the files that are sent. JSON is left out beside a
+    text: it is for programs.
+    """
+    shown = [
+        (output.type, text)
+        for output in outputs
+        if sent_file(output) is None and (text := _said_of(output)).strip()
+    ]
     has_text = any(kind != JSON for kind, _ in shown)
     return [text for kind, text in shown if kind != JSON or not has_text]
 
 
+def files_of(outputs: Iterable[Output]) -> tuple[FileSharing, ...]:
+    """Return the files that are sent to people for artifacts."""
+    return tuple([file for output in outputs if (file := sent_file(output)) is not None])
+
+
+def _said_of(output: Output) -> str:
+    part = None if output.file is None else part_of(output.file)
+    text = text_of(output)
+    return f"{text}. {_UNSENT}" if isinstance(part, File) else text
+
+
+_UNSENT: Final = (
+    "I can't send it as a file, because there is no place from which you could get it; my operator"
+    " can set one up."
+)
+_FETCHED: Final = ("https://", "http://")
 _PER_PART: Final = 512
 """Approximate bytes of a part beside its content."""
 
-_EXTENSIONS: Final = {"text/plain": "txt", "application/json": "json", "text/markdown": "md"}
+_EXTENSIONS: Final = {
+    "text/plain": "txt",
+    "text/markdown": "md",
+    "text/csv": "csv",
+    "text/html": "html",
+    "application/json": "json",
+    "application/pdf": "pdf",
+    "application/zip": "zip",
+    "image/png": "png",
+    "image/jpeg": "jpg",
+    "image/gif": "gif",
+    "image/webp": "webp",
+    "image/svg+xml": "svg",
+}
 
 
-async def fitting(made: SkillResult, most_bytes: int, share: Share) -> SkillResult:
-    """Return a result that fits, its largest parts by reference if needed. Raises CannotShare."""
-    if 4 * least_size(made) + _PER_PART * len(made.outputs) <= most_bytes:
-        return made
+class Fitted(msgspec.Struct, frozen=True):
+    """A result that fits, if it can.
+
+    Attributes:
+        made: the result; a part whose content is not inside any more is a `Link`.
+        links: for each part, the link to its content, if it was shared.
+        problem: why a part could not be shared, as the end of a sentence; empty if all could.
+    """
+
+    made: SkillResult
+    links: tuple[Link | None, ...] = ()
+    problem: str = ""
+
+
+async def fitting(
+    made: SkillResult,
+    most_bytes: int,
+    share: Callable[[File], Awaitable[Link]],
+    *,
+    every_file: bool = False,
+) -> Fitted:
+    """Return a result that fits, its largest parts by reference if needed. With `every_file`, each
+    file is shared, and its content stays inside as well if that fits.
+    """
+    if not every_file and 4 * least_size(made) + _PER_PART * len(made.outputs) <= most_bytes:
+        return Fitted(made)
     parts = list(made.outputs)
-    sizes = [_size(part) for part in parts]
+    links: list[Link | None] = [None] * len(parts)
+    problem = ""
+
+    async def place(index: int, part: skill_outputs.Output | File) -> None:
+        nonlocal problem
+        try:
+            links[index] = await share(_file_of(part, index))
+        except CannotShare as error:
+            problem = problem or str(error)
+
+    for index, part in enumerate(made.outputs):
+        if every_file and isinstance(part, File) and part.audience != "model":
+            await place(index, part)
+            link = links[index]
+            if link is not None and part.audience == "person":
+                parts[index] = msgspec.structs.replace(link, name=part.name)
+    sizes = [size_of(part) for part in parts]
+    left = {index for index, part in enumerate(parts) if not isinstance(part, Link)}
     while sum(sizes) > most_bytes:
-        index = max(range(len(parts)), key=sizes.__getitem__)
+        index = max(left, key=sizes.__getitem__, default=-1)
+        if index < 0 or sizes[index] <= 2 * _PER_PART:
+            problem = problem or "it has too many parts"
+            break
+        left.discard(index)
         part = parts[index]
-        if isinstance(part, Link) or sizes[index] <= 2 * _PER_PART:
-            raise CannotShare("it has too many parts")
-        link = await share(_file_of(part, index))
-        parts[index] = msgspec.structs.replace(link, name=part.name)
-        sizes[index] = _size(parts[index])
-    return msgspec.structs.replace(made, outputs=tuple(parts))
+        assert not isinstance(part, Link), "there are only others left"
+        if links[index] is None:
+            await place(index, part)
+        link = links[index]
+        if link is not None:
+            parts[index] = msgspec.structs.replace(link, name=part.name)
+            sizes[index] = size_of(parts[index])
+    fitted = msgspec.structs.replace(made, outputs=tuple(parts))
+    return Fitted(fitted, tuple(links), problem)
 
 
 def least_size(made: SkillResult) -> int:
@@ -130,7 +239,8 @@ def _content(part: Part) -> str | bytes:
     return part.data if isinstance(part, File) else part.url
 
 
-def _size(part: Part) -> int:
+def size_of(part: Part) -> int:
+    """Return about how many bytes a part has in a stanza."""
     content = _content(part)
     if isinstance(content, bytes):
         return _PER_PART + len(content) * 4 // 3
@@ -138,10 +248,13 @@ def _size(part: Part) -> int:
 
 
 def _file_of(part: skill_outputs.Output | File, index: int) -> File:
-    if isinstance(part, File):
-        return part
+    """Return a part as a file, with a name that tells its type."""
     kind = part.media_type.partition(";")[0].strip().lower()
     name = part.name or _numbered(index)
+    if isinstance(part, File):
+        if "." not in name and kind in _EXTENSIONS:
+            name = f"{name}.{_EXTENSIONS[kind]}"
+        return msgspec.structs.replace(part, name=name)
     if "." not in name:
         name = f"{name}.{_EXTENSIONS.get(kind, 'txt')}"
     charset = "; charset=utf-8" if kind.startswith("text/") else ""
@@ -155,8 +268,10 @@ def _numbered(index: int) -> str:
 _log = structlog.get_logger("component.tasks")
 
 
-def result_of(skill: Skill, made: SkillResult) -> Result:
-    """Return the result of a skill. Artifacts without a name get a unique one (EXE-011)."""
+def result_of(skill: Skill, made: SkillResult, links: Sequence[Link | None] = ()) -> Result:
+    """Return the result of a skill, with the links to the content of its parts. Artifacts without
+    a name get a unique one (EXE-011).
+    """
     outputs: list[Output] = []
     taken = {one.name for one in made.outputs} if len(made.outputs) > 1 else set()
     for index, one in enumerate(made.outputs):
@@ -164,7 +279,7 @@ def result_of(skill: Skill, made: SkillResult) -> Result:
         while one.name is None and name in taken:
             name += "-"
         taken.add(name)
-        outputs.append(_artifact(one, name))
+        outputs.append(_artifact(one, name, links[index] if links else None))
     return Result(
         skill=skill.name,
         is_error=made.is_error,
@@ -185,11 +300,21 @@ def with_costs(result: Result, spent: Amount) -> Result:
     return msgspec.structs.replace(result, usage=usage)
 
 
-def _artifact(part: Part, name: str) -> Output:
+def _artifact(part: Part, name: str, link: Link | None) -> Output:
     if isinstance(part, skill_outputs.Output):
         return Output(name=name, type=part.media_type, text=part.text)
     kind = part.media_type or "application/octet-stream"
-    return Output(name=name, type=kind, file=shared(part))
+    return Output(name=name, type=kind, file=shared(part, link))
+
+
+def too_large(most_bytes: int, problem: str) -> StanzaError:
+    """Return the error for a result that neither fits nor can be given by reference, and why."""
+    error = errors.too_big(most_bytes)
+    error.text = (
+        f"The result has more than {most_bytes:,} bytes, and cannot be given as a file: {problem}."
+        " Ask for less at a time, or have the operator of the agent set up a place for files."
+    )
+    return error
 
 
 def checked(skill: Skill, result: Result, most_bytes: int) -> Result | StanzaError:

@@ -93,11 +93,11 @@ class CannotShare(Exception):  # noqa: N818 - the name says what happened
     """A file cannot be given by reference; the text says why, as the end of a sentence."""
 
 
-Share: TypeAlias = Callable[[File], Awaitable[Link]]
-"""Puts a file where others can get it. Raises CannotShare."""
+Share: TypeAlias = Callable[[File, Request], Awaitable[Link]]
+"""Puts a file of the result of a request where others can get it. Raises CannotShare."""
 
 
-async def nowhere(_file: File) -> Link:
+async def nowhere(_file: File, _request: Request) -> Link:
     """Share nothing: there is no place for files."""
     raise CannotShare("this agent has no place for files")
 

@@ -189,19 +189,16 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
     @property
-    def is_from_elsewhere(self) -> bool:
-        """Whether the answer goes to an agent, or to a program of another domain than that of the
-        service or one above.
-        """
-        ours, theirs = self.target.domain, self.principal.domain
-        return self.delegation is not None or (
-            self.origin == "iq" and ours != theirs and not ours.endswith(f".{theirs}")
-        )
-
-    @property
     def conversational(self) -> bool:
         """Whether a person follows it in a conversation (specification, "Events")."""
         return bool(self.thread) or self.origin != "iq"
+
+    @property
+    def is_for_person(self) -> bool:
+        """Whether a person gets the files of its result in a conversation. Agents and parent tasks
+        have them in the result.
+        """
+        return self.conversational and self.origin != "child" and self.delegation is None
 
     def texts(self) -> dict[str, list[str]]:
         """Return the texts given for each parameter name, in order."""

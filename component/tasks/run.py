@@ -57,7 +57,6 @@ from component.tasks.gate import ITS_PARAMETERS, NotPermitted
 from component.tasks.journal import ATOMIC, Journal, Recorded, StepId, StepOperation, Steps
 from component.tasks.leases import Slot
 from component.tasks.outputs import Parts
-from component.tasks.protocol import CannotShare
 from component.tasks.questions import (
     action_of,
     ask_input,
@@ -86,10 +85,6 @@ longer and the mode is inline; another instance has taken the task over; the ser
 
 _SHORTEST_PARK_S: Final = 1.0
 """A shorter sleep is not worth two commits."""
-_FAR_BYTES: Final = 16_000
-"""The maximum size of the parts inside a result for another server, if they can be shared: servers
-limit what they read from each other, to 30 kB a second where nothing else is configured.
-"""
 _DEADLINE_S: Final = 1.0
 """A skill learns of a deadline this much later, so that the task itself fails with it first."""
 _PROGRESS_S: Final = 1.0
@@ -356,24 +351,28 @@ class Run:
         return self._refused
 
     async def _result_of(self, made: SkillResult) -> Result | StanzaError:
-        """Return the result of the skill, with parts by reference if it would not fit, or would
-        hold up what else another server gets.
+        """Return the result of the skill: with large parts by reference, and with the files that a
+        person gets by reference, too. A model or a parent task, which cannot fetch anything, has
+        the content inside, if it fits.
         """
-        most = self._limits.result_bytes
-        wanted = min(most, _FAR_BYTES) if self.request.is_from_elsewhere else most
-        try:
-            made = await outputs.fitting(made, wanted, self._runtime.skills.share)
-        except CannotShare as error:
-            # `checked` measures it exactly; converting a large one would hold up everybody.
-            if outputs.least_size(made) > most:
-                _log.warning(
-                    "a result is too large, and cannot be given by reference",
-                    skill=self.skill.name,
-                    reason=str(error),
-                )
-                return errors.too_big(most)
-        result = outputs.result_of(self.skill, made)
-        request, spent = self.request, self._runtime.skills.spent
+        request, most = self.request, self._limits.result_bytes
+        is_read_here = request.origin in ("tool", "child")
+        fitted = await outputs.fitting(
+            made,
+            most if is_read_here else min(most, outputs.REFERENCE_BYTES),
+            lambda file: self._runtime.skills.share(file, request),
+            every_file=request.is_for_person,
+        )
+        # `checked` measures it exactly; converting a large one would hold up everybody.
+        if fitted.problem and outputs.least_size(fitted.made) > most:
+            _log.warning(
+                "a result is too large, and cannot be given by reference",
+                skill=self.skill.name,
+                reason=fitted.problem,
+            )
+            return outputs.too_large(most, fitted.problem)
+        result = outputs.result_of(self.skill, fitted.made, fitted.links)
+        spent = self._runtime.skills.spent
         if request.delegation is None or request.origin == "child" or spent is None:
             return result
         # DLG-015: what agents further on have spent is part of it.

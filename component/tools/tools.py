@@ -30,7 +30,7 @@ from component.skills import File, Skill, View
 from component.skills.spec import OPTIONAL
 from component.tasks.admission import ANSWERS
 from component.tasks.gate import Gate, NotPermitted, Unconfirmed
-from component.tasks.outputs import part_of, text_of
+from component.tasks.outputs import files_of, part_of, sent_file, text_of
 from component.tasks.refusals import with_help
 from component.tasks.request import CallerContext, Request
 from component.tasks.service import TaskService
@@ -57,6 +57,8 @@ from xep.fluux_agent.task import Cancel, Task
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
+_SENT: Final = "The person gets this file with your answer; do not write its address."
+_NOT_SENT: Final = ". The person does not get this file"
 _LONGEST: Final = 64
 """The maximum length of a tool's name that most providers accept."""
 _MOST_DESCRIBED: Final = 4096
@@ -529,6 +531,7 @@ def _result(result: Result, taint: Taint | None) -> ToolResult:
         is_error=result.is_error,
         taint=taint,
         parts=tuple([_model_part(each) for each in files if isinstance(each, File)]),
+        files=files_of(result.outputs),
     )
 
 
@@ -539,7 +542,14 @@ def _model_part(file: File) -> ImagePart | FilePart:
 
 
 def _text(output: Output) -> str:
-    return output.text if output.file is None else f"[{text_of(output)}]"
+    if output.file is None:
+        return output.text
+    if sent_file(output) is None:
+        is_here = isinstance(part_of(output.file), File)
+        return f"[{text_of(output)}{_NOT_SENT if is_here else ''}]"
+    about = output.file.file
+    size = "" if about.size is None else f", {about.size:,} bytes"
+    return f"[{about.name or output.name}: {output.type}{size}. {_SENT}]"
 
 
 def _ended(task: Task, taint: Taint | None) -> ToolResult:

@@ -2,18 +2,34 @@
 
 import hashlib
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
+import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
+from component import system
+from component.image_size import image_size
 from component.skills.outputs import File, Link
 from component.tasks.protocol import CannotShare
-from component.uploads import Uploads
+from component.uploads import Uploads, file_name, slot_headers
 from tests.component.http.http_server import Server, plain, serving
 from xep.binding import Payload
 from xep.data_forms import Field, Form
 from xep.disco import Feature, InfoQuery, Item, ItemsQuery
-from xep.http_upload import NAMESPACE, Get, Header, Put, Slot, SlotRequest
+from xep.http_upload import (
+    NAMESPACE,
+    FileTooLarge,
+    Get,
+    Header,
+    Put,
+    Retry,
+    Slot,
+    SlotRequest,
+)
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
@@ -33,28 +49,30 @@ class Xmpp:
         self.get = get
         self.most = "1000"
         self.items = ["rooms.a.example", "upload.a.example"]
+        self.sizes: dict[str, str] = {}
         self.refusal: StanzaError | None = None
+        self.refusals: dict[str, StanzaError] = {}
+        self.headers: tuple[Header, ...] = (
+            Header(name="Authorization", value="Bearer\n abc"),
+            Header(name="Expires", value="0"),
+        )
 
     async def __call__(self, to: JID, query: Payload, _expected: Any) -> Any:
         self.asked.append((str(to), query))
         match query:
             case ItemsQuery():
                 return ItemsQuery(items=tuple([Item(jid=JID.parse(one)) for one in self.items]))
-            case InfoQuery() if to == SERVICE:
-                form = Form(
-                    type="result", fields=(Field(var="max-file-size", values=(self.most,)),)
-                )
+            case InfoQuery() if to == SERVICE or str(to) in self.sizes:
+                most = self.sizes.get(str(to), self.most)
+                form = Form(type="result", fields=(Field(var="max-file-size", values=(most,)),))
                 return InfoQuery(features=(Feature(var=NAMESPACE),), forms=(form,))
             case InfoQuery():
                 raise StanzaError("remote-server-timeout")
             case SlotRequest():
-                if self.refusal is not None:
-                    raise self.refusal
-                headers = (
-                    Header(name="Authorization", value="Bearer\n abc"),
-                    Header(name="Expires", value="0"),
-                )
-                return Slot(put=Put(url=self.put, headers=headers), get=Get(url=self.get))
+                refusal = self.refusals.get(str(to), self.refusal)
+                if refusal is not None:
+                    raise refusal
+                return Slot(put=Put(url=self.put, headers=self.headers), get=Get(url=self.get))
         raise AssertionError(query)
 
 
@@ -164,7 +182,13 @@ async def test_a_refused_upload_gives_no_link() -> None:
 
 @pytest.mark.parametrize(
     ("name", "sent"),
-    [("a/b.txt", "a_b.txt"), ("Käse.txt", "K_se.txt"), ("..", "file"), (None, "file")],
+    [
+        ("a/b.txt", "a_b.txt"),
+        ("Käse.txt", "K_se.txt"),
+        ("..", "file"),
+        (None, "file"),
+        ("..\\x", "_x"),
+    ],
 )
 async def test_a_name_is_one_that_a_url_can_have(name: str | None, sent: str) -> None:
     async with serving() as server:
@@ -173,3 +197,199 @@ async def test_a_name_is_one_that_a_url_can_have(name: str | None, sent: str) ->
     query = xmpp.asked[-1][1]
     assert isinstance(query, SlotRequest)
     assert query.filename == sent
+
+
+@given(st.none() | st.text(max_size=200))
+def test_any_name_becomes_one_of_a_url(name: str | None) -> None:
+    made = file_name(File(b"", "text/plain", name))
+    assert 1 <= len(made) <= 100
+    assert made.isascii()
+    assert made.isprintable()
+    assert not {"/", "\\"} & set(made)
+    assert made == made.strip(". ")
+
+
+HEADERS = st.builds(
+    Header,
+    name=st.sampled_from(["authorization", "COOKIE", "Expires", "Host", "Content-Length", "X"])
+    | st.text(max_size=12),
+    value=st.text(max_size=40),
+)
+
+
+@given(st.lists(HEADERS, max_size=5))
+def test_of_any_headers_of_a_slot_those_of_the_standard_are_sent_without_line_breaks(
+    headers: list[Header],
+) -> None:
+    sent = slot_headers(headers)
+    assert {name for name, _ in sent} <= {"Authorization", "Cookie", "Expires"}
+    assert all(len(value.splitlines()) <= 1 for _, value in sent)
+
+
+async def test_a_cookie_of_a_slot_is_sent_and_other_headers_are_not() -> None:
+    async with serving() as server:
+        xmpp = answering(server)
+        xmpp.headers = (
+            Header(name="cookie", value="a=b"),
+            Header(name="X-Other", value="1"),
+            Header(name="Host", value="elsewhere"),
+        )
+        await Uploads(xmpp, SERVER).share(PICTURE)
+        (sent,) = server.requests
+    assert b"Cookie: a=b" in sent
+    assert b"X-Other" not in sent
+    assert b"elsewhere" not in sent
+
+
+async def test_the_first_service_that_takes_the_size_is_used() -> None:
+    async with serving() as server:
+        xmpp = answering(server)
+        xmpp.items.append("large.a.example")
+        xmpp.sizes = {"upload.a.example": "63", "large.a.example": "64"}
+        uploads = Uploads(xmpp, SERVER)
+        await uploads.share(PICTURE)
+        await uploads.share(File(b"x", "image/png", "map.png"))
+    asked = [to for to, query in xmpp.asked if isinstance(query, SlotRequest)]
+    assert asked == ["large.a.example", "upload.a.example"]
+
+
+async def test_a_service_that_refuses_is_passed_over() -> None:
+    async with serving() as server:
+        xmpp = answering(server)
+        xmpp.items.append("large.a.example")
+        xmpp.sizes = {"large.a.example": "1000"}
+        xmpp.refusals = {"upload.a.example": StanzaError("forbidden", "Denied by ACL")}
+        uploads = Uploads(xmpp, SERVER)
+        for _ in range(2):
+            await uploads.share(PICTURE)
+        assert ["does not let this agent upload files" in one for one in uploads.problems] == [True]
+    asked = [to for to, query in xmpp.asked if isinstance(query, SlotRequest)]
+    assert asked == ["upload.a.example", "large.a.example", "large.a.example"]
+
+
+async def refused_slots(xmpp: Xmpp, times: list[float]) -> tuple[list[str], int]:
+    """Share a file at these times; return why it fails, and how many slots were asked for."""
+    now, problems = 0.0, []
+    uploads = Uploads(xmpp, SERVER, clock=lambda: now)
+    for after in times:
+        now = after
+        with pytest.raises(CannotShare) as caught:
+            await uploads.share(PICTURE)
+        problems.append(str(caught.value))
+    return problems, sum(isinstance(query, SlotRequest) for _, query in xmpp.asked)
+
+
+async def test_an_agent_that_may_not_upload_asks_again_after_ten_minutes_and_logs_it_once() -> None:
+    xmpp = Xmpp()
+    xmpp.refusal = StanzaError("forbidden", "Denied by ACL")
+    with capture_logs() as logs:
+        problems, slots = await refused_slots(xmpp, [0.0, 1.0, 599.0, 601.0])
+    assert set(problems) == {
+        "the upload service upload.a.example does not let this agent upload files: Denied by ACL"
+    }
+    assert slots == 2
+    (warning,) = [one for one in logs if one["log_level"] == "warning"]
+    assert "docs/how-to/ejabberd.md" in warning["hint"]
+
+
+async def test_a_service_that_names_its_maximum_is_believed() -> None:
+    xmpp = Xmpp()
+    too_large = FileTooLarge(max_file_size=20)
+    xmpp.refusal = StanzaError("not-acceptable", "Too big", application=(too_large,))
+    problems, slots = await refused_slots(xmpp, [0.0, 1.0])
+    assert set(problems) == {"the upload service upload.a.example takes files of 20 bytes"}
+    assert slots == 1
+
+
+async def test_a_quota_is_waited_for() -> None:
+    xmpp = Xmpp()
+    retry = Retry(stamp=system.now() + timedelta(seconds=300))
+    xmpp.refusal = StanzaError("resource-constraint", "Quota reached", application=(retry,))
+    problems, slots = await refused_slots(xmpp, [0.0, 200.0, 301.0])
+    assert "takes files again at" in problems[0]
+    assert "Quota reached" in problems[0]
+    assert slots == 2
+
+
+async def test_a_service_that_does_not_answer_holds_up_one_file_a_minute() -> None:
+    xmpp = Xmpp()
+    xmpp.refusal = StanzaError("remote-server-timeout", "no answer")
+    _, slots = await refused_slots(xmpp, [0.0, 1.0, 59.0, 61.0])
+    assert slots == 2
+
+
+async def test_a_check_asks_for_a_slot_and_uploads_nothing() -> None:
+    async with serving() as server:
+        xmpp = answering(server)
+        assert await Uploads(xmpp, SERVER).check() == "upload.a.example"
+        assert server.requests == []
+        xmpp.refusal = StanzaError("forbidden", "Denied by ACL")
+        with pytest.raises(CannotShare, match="Denied by ACL"):
+            await Uploads(xmpp, SERVER).check()
+
+
+async def test_uploads_of_one_person_do_not_slow_those_of_others() -> None:
+    async with serving() as server, anyio.create_task_group() as group:
+        xmpp = answering(server)
+        uploads = Uploads(xmpp, SERVER)
+        working, xmpp.put = xmpp.put, server.url("hang")
+
+        async def fails() -> None:
+            with pytest.raises(CannotShare):
+                await uploads.share(PICTURE, "juliet")
+
+        for _ in range(20):
+            group.start_soon(fails)
+        await server.hangs.wait()
+        xmpp.put = working
+        with anyio.fail_after(60):
+            assert (await uploads.share(PICTURE, "romeo")).size == 64
+        assert len([one for one in server.requests if b"/hang" in one]) <= 2
+        group.cancel_scope.cancel()
+
+
+async def test_an_upload_that_is_cancelled_gives_its_place_to_the_next() -> None:
+    async with serving() as server:
+        xmpp = answering(server)
+        uploads = Uploads(xmpp, SERVER)
+        working, xmpp.put = xmpp.put, server.url("hang")
+        async with anyio.create_task_group() as group:
+            for _ in range(5):
+                group.start_soon(uploads.share, PICTURE, "juliet")
+            await server.hangs.wait()
+            group.cancel_scope.cancel()
+        xmpp.put = working
+        assert (await uploads.share(PICTURE, "juliet")).size == 64
+
+
+@pytest.mark.parametrize(
+    ("data", "size"),
+    [
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x02\x80\0\0\x01\xe0", (640, 480)),
+        (b"GIF89a\x80\x02\xe0\x01rest", (640, 480)),
+        (
+            b"\xff\xd8\xff\xe0\0\x06JFIF\xff\xff\xc2\0\x0b\x08\x01\xe0\x02\x80\x03rest",
+            (640, 480),
+        ),
+        (b"RIFF\0\0\0\0WEBPVP8X" + b"\0" * 8 + b"\x7f\x02\0\xdf\x01\0", (640, 480)),
+        (b"RIFF\0\0\0\0WEBPVP8L" + b"\0" * 4 + b"\x2f\x7f\xc2\x77\0", (640, 480)),
+        (b"RIFF\0\0\0\0WEBPVP8 " + b"\0" * 10 + b"\x80\x02\xe0\x01", (640, 480)),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", None),
+        (b"\xff\xd8\xff\xe0", None),
+        (b"RIFF\0\0\0\0WEBP", None),
+        (b"%PDF", None),
+    ],
+)
+def test_the_size_of_an_image_is_in_its_first_bytes(
+    data: bytes, size: tuple[int, int] | None
+) -> None:
+    assert image_size(data) == size
+
+
+@given(
+    st.sampled_from([b"", b"\x89PNG\r\n\x1a\n", b"GIF89a", b"\xff\xd8", b"RIFF0000WEBP"]),
+    st.binary(),
+)
+def test_any_bytes_have_a_size_or_none(start: bytes, rest: bytes) -> None:
+    size = image_size(start + rest)
+    assert size is None or min(size) > 0

@@ -48,17 +48,19 @@ from component.skills.spec import title_of
 from component.store import StorageError
 from component.store.outages import log_failure
 from component.tasks.admission import Answer
-from component.tasks.outputs import text_of, texts_of
+from component.tasks.outputs import sent_file, text_of, texts_of
 from component.tasks.refusals import with_help
 from xep import data_forms, disco
 from xep.binding.escaping import without_forbidden
 from xep.commands import NAMESPACE, Actions, BadAction, BadPayload, Command, MalformedAction, Note
 from xep.data_forms import Field, Form, form_type_field
+from xep.file_sharing import FileSharing
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import NAMESPACE as EXECUTE
-from xep.fluux_agent.execute import Accepted, Result
+from xep.fluux_agent.execute import Accepted, Output, Result
 from xep.fluux_agent.task import NAMESPACE as TASK
 from xep.jid import JID
+from xep.media_element import Media, MediaUri
 from xep.result_sets import PAGE_ROOM
 from xep.stanza_error import StanzaError
 
@@ -513,6 +515,7 @@ def _refusal(skill: Skill, error: StanzaError) -> Outcome:
 
 # -- results: a note in words, and a form of type result for the rest -----------------------------
 
+_SHOWN: Final = ("image/", "audio/", "video/")
 CommandContent: TypeAlias = tuple[tuple[Note, ...], Form | None]
 
 
@@ -525,15 +528,29 @@ def of_result(title: str, result: Result) -> CommandContent:
         note = Note(type="info", text=f"{title}: done.")
     if not result.outputs:
         return (note,), None
-    # Converse shows what was entered again where a result has a field of the same type.
-    outputs = [
-        msgspec.structs.replace(
-            _field(each.name, title_of(each.name), text_of(each)), type="text-multi"
-        )
-        for each in result.outputs
-    ]
-    fields = (form_type_field(EXECUTE), *outputs)
+    fields = (form_type_field(EXECUTE), *map(_output_field, result.outputs))
     return (note,), Form(type="result", title=title, fields=fields)
+
+
+def _output_field(output: Output) -> Field:
+    file = sent_file(output)
+    if file is not None:
+        return _file_field(output.name, file)
+    # Converse shows what was entered again where a result has a field of the same type.
+    field = _field(output.name, title_of(output.name), text_of(output))
+    return msgspec.structs.replace(field, type="text-multi")
+
+
+def _file_field(var: str, file: FileSharing) -> Field:
+    """Return a field with the address of a file, which clients can also show (XEP-0221)."""
+    about, url = file.file, file.sources.urls[0].target
+    label = about.name or title_of(var)
+    field = msgspec.structs.replace(_field(var, label, url), type="text-single")
+    if not (about.media_type or "").startswith(_SHOWN):
+        return field
+    uri = MediaUri(type=about.media_type or "", target=url)
+    media = Media(width=about.width, height=about.height, uris=(uri,))
+    return msgspec.structs.replace(field, media=media)
 
 
 def of_accepted(title: str, accepted: Accepted) -> CommandContent:
@@ -560,6 +577,8 @@ def of_answer(title: str, answer: CommandResult) -> CommandContent:
     if "\n" in text:
         fields = (_field("answer", "Answer", text), *fields)
         text = f"{title}: done."
+    files = [_file_field(f"file-{n}", file) for n, file in enumerate(answer.files, 1)]
+    fields, text = (*fields, *files), text or f"{title}: done."
     form = Form(type="result", title=title, fields=fields) if fields else None
     return (Note(type="info", text=text),), form
 

@@ -31,6 +31,7 @@ from xep.binding import ContentError, Payload
 from xep.chat_markers import NAMESPACE as MARKERS
 from xep.chat_markers import Displayed
 from xep.data_forms import Form
+from xep.file_sharing import FileSharing
 from xep.jid import JID
 from xep.receipts import NAMESPACE as RECEIPTS
 from xep.receipts import Received
@@ -181,7 +182,7 @@ class MessageHandler:
                 else:
                     self._duplicates.forget(message)
             if handled.reply is not None:
-                self._reply(message, handled.reply)
+                self._reply(message, handled.reply, handled.files)
             if not handled.goes_on:
                 return
 
@@ -197,8 +198,11 @@ class MessageHandler:
         if payloads:
             self._send(message, payloads=payloads, stored=True)
 
-    def _reply(self, message: InboundMessage, text: str) -> Delivery:
-        return self._send(message, parts=(Text(text),), must_arrive=True)
+    def _reply(
+        self, message: InboundMessage, text: str, files: tuple[FileSharing, ...] = ()
+    ) -> Delivery:
+        parts = (Text(text), *files) if text else files
+        return self._send(message, parts=parts, must_arrive=True)
 
     def _send(self, message: InboundMessage, **content: Any) -> Delivery:
         return self._messages.send(

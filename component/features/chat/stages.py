@@ -221,27 +221,27 @@ class CommandStages:
         command = self._commands.get(name.casefold(), asking)
         if command is None:
             return Handled(f"There is no command /{name[:40]}. Send /help for a list.")
-        return Handled(await self._run(message, command, asking, "".join(rest)))
+        return await self._run(message, command, asking, "".join(rest))
 
     async def _run(
         self, message: InboundMessage, command: AnyCommand, asking: Asking, words: str
-    ) -> str:
+    ) -> Handled:
         key, result = self._key(message), None
         try:
             params = read_words(command, words)
             self._called[key] = _Called(command.name)
             result = await command.run(asking, params)
         except CommandError as error:
-            return str(error)
+            return Handled(str(error))
         except StorageError as error:
             log_failure(_log, "a command failed", error, command=command.name)
-            return _AT_FAULT
+            return Handled(_AT_FAULT)
         finally:
             if result is None or result.only_read or command.only_reads:
                 self._called[key] = None
             else:
                 self._called[key] = _Called(command.name, result.task)
-        return result.text
+        return Handled(result.text, files=result.files)
 
     def _key(self, message: InboundMessage) -> tuple[str, str, str]:
         first = self._references.first(message) or ""

@@ -45,7 +45,8 @@ from component.store.notifications import (
     Recipient,
 )
 from component.store.outages import log_failure
-from component.tasks.outputs import texts_of
+from component.tasks.outputs import files_of, texts_of
+from xep.file_sharing import FileSharing
 from xep.fluux_agent.task import Task
 from xep.jid import JID
 from xep.stanza import Presence
@@ -71,6 +72,19 @@ _LONGEST_IN_DIGEST: Final = 1_000
 _LONGEST_LINE: Final = 200
 
 
+OutcomeOfWork: TypeAlias = Literal["completed", "failed", "cancelled", "rejected"]
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How work has ended: its result for people, which may be empty, with its files, or the reason
+    why it was not completed.
+    """
+
+    outcome: OutcomeOfWork
+    text: str = ""
+    files: tuple[FileSharing, ...] = ()
+
+
 class Notifier:
     """Records the results of work as notifications, and sends them when people want them."""
 
@@ -87,14 +101,13 @@ class Notifier:
         self._active = anyio.Event()
 
     def notifications_of(
-        self, work: Work, trigger: Trigger, outcome: str, text: str
+        self, work: Work, trigger: Trigger, ended: "Ended"
     ) -> Sequence[Notification]:
-        """Return a notification of the result for each person that the work names. `outcome` is
-        `completed`, `failed`, `cancelled` or `rejected`; `text` is the result for people and may be
-        empty. The same result gives the same notifications.
+        """Return a notification of the result for each person that the work names. The same result
+        gives the same notifications.
         """
-        said = notification_text(work, trigger, outcome, text)
-        if work.silent or not said:
+        said = notification_text(work, trigger, ended.outcome, ended.text)
+        if work.silent or not (said or ended.files):
             return ()
         found: list[Notification] = []
         for person in dict.fromkeys(one.bare for one in work.tell or (work.principal,)):
@@ -113,6 +126,7 @@ class Notifier:
                     priority=work.priority,
                     title=title_of(trigger),
                     text=said,
+                    files=ended.files,
                     waits_online=work.deliver == "online",
                     on_time=work.deliver == "on-time" and person == work.principal.bare,
                 )
@@ -293,12 +307,14 @@ class Notifier:
         zone = zone_of(batch.recipient.preferences, self._zone, system.now())
         deliveries: list[Delivery] = []
         for number, message in enumerate(batch.plan.messages):
-            text = message_text([by_id[id_] for id_ in message.ids], 0 if number else dropped, zone)
+            told = [by_id[id_] for id_ in message.ids]
+            text = message_text(told, 0 if number else dropped, zone)
+            files = [file for one in told for file in one.files]
             sent = OutboundMessage(
                 id=message.id,
                 conversation=conversation_with(batch.agent, batch.person),
                 to=ReplyAddress(str(batch.person), batch.agent),
-                parts=(Text(text),),
+                parts=(*([Text(text)] if text else ()), *files),
                 must_arrive=True,
                 asks_for_reports=True,
             )
@@ -357,7 +373,6 @@ def _entry(one: Notification, zone: tzinfo) -> str:
     return f"*{title}* ({at:%Y-%m-%d %H:%M}): {shorten(one.text, _LONGEST_IN_DIGEST)}"
 
 
-OutcomeOfWork: TypeAlias = Literal["completed", "failed", "cancelled", "rejected"]
 _LOOK_S: Final = 5.0
 """Seconds between two searches for results that a killed instance has left."""
 _FIRST_WAIT_S: Final = 0.5
@@ -401,8 +416,8 @@ class Results:
 
     async def _pass_on(self, ended: Started) -> None:
         trigger, work = ended.trigger, ended.work
-        outcome, text = await self._outcome(ended)
-        failure = text if outcome in ("failed", "rejected") else None
+        result = await self._outcome(ended)
+        failure = result.text if result.outcome in ("failed", "rejected") else None
         is_known = failure is not None and await self._storage.read(
             partial(started_work.is_same_failure, trigger=trigger, failure=failure)
         )
@@ -410,10 +425,11 @@ class Results:
             # The owner is notified of a failure, even if the results are for others or nobody.
             work = msgspec.structs.replace(work, tell=(), silent=False)
             text = f"The {trigger.source} {title_of(trigger)} failed: {failure}"
+            result = msgspec.structs.replace(result, text=text)
         told: Sequence[Notification] = ()
         try:
             if not is_known and not work.silent:
-                told = self._notifier.notifications_of(work, trigger, outcome, text)
+                told = self._notifier.notifications_of(work, trigger, result)
             for each in told:
                 await self._add_to_conversation(each, work, trigger)
         except StorageError:
@@ -447,23 +463,24 @@ class Results:
             [one for one in found if one is not None],
         )
 
-    async def _outcome(self, ended: Started) -> tuple[OutcomeOfWork, str]:
+    async def _outcome(self, ended: Started) -> Ended:
         if ended.task is None:
-            return "failed", ended.failure or ""
+            return Ended("failed", ended.failure or "")
         at = self._kernel.stream.addresses.address_of(ended.work.agent)
         try:
             task = await self._kernel.tasks.service.get(ended.work.principal, at, ended.task)
         except StanzaError:
-            return "completed", ""  # the task was deleted before its result was read
-        return _outcome_of(task)
+            return Ended("completed")  # the task was deleted before its result was read
+        return _ending_of(task)
 
 
-def _outcome_of(task: Task) -> tuple[OutcomeOfWork, str]:
+def _ending_of(task: Task) -> Ended:
     if task.result is not None:
-        text = "\n\n".join(one.strip() for one in texts_of(task.result.outputs))
-        return ("failed" if task.result.is_error else "completed"), text[:_LONGEST_TEXT]
+        outputs = task.result.outputs
+        text = "\n\n".join(one.strip() for one in texts_of(outputs))[:_LONGEST_TEXT]
+        return Ended("failed" if task.result.is_error else "completed", text, files_of(outputs))
     if task.state == "cancelled":
-        return "cancelled", ""
+        return Ended("cancelled")
     texts: Sequence[str] = [one.text for one in task.failure.texts] if task.failure else []
     reason = texts[0] if texts else "The reason is not known."
-    return ("rejected" if task.state == "rejected" else "failed"), reason
+    return Ended("rejected" if task.state == "rejected" else "failed", reason)

@@ -88,6 +88,7 @@ def _warnings(kernel: Kernel, zone: str) -> Iterator[str]:
     late = kernel.tasks.late_sources()
     if late:
         yield f"Sources of skills are not ready yet: {', '.join(late)}. Tasks wait for them."
+    yield from kernel.tasks.upload_problems()
     for warnings in kernel.warnings:
         yield from warnings()
     if kernel.agents is not None:

@@ -168,8 +168,9 @@ class SkillCommands:
         except StanzaError as error:
             raise CommandError(_refused(skill, error), "parameters") from None
         if not isinstance(answer, Accepted):
-            text = of_result(skill.title, answer).text
-            return CommandResult(text, only_read=skill.annotations.read_only)
+            said = of_result(skill.title, answer)
+            only_read = skill.annotations.read_only
+            return CommandResult(said.text, only_read=only_read, files=said.files)
         if answer.state == "input-required":
             text = f"{skill.title} waits for an answer. I'll send you the result."
         else:

@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from xep.file_sharing import FileSharing
 from xep.jid import JID
 
 MessageType = Literal["chat", "normal", "groupchat", "headline", "error"]
@@ -177,14 +178,15 @@ class StageOrder(IntEnum):
 
 
 class Handled(msgspec.Struct, frozen=True):
-    """A stage has handled a message; `reply` is the reply, if there is one. `is_read` says whether
-    the sender may be told that the message was received; if not, it may be sent again. With
-    `goes_on`, the next stages handle the message, too.
+    """A stage has handled a message; `reply` is the reply, if there is one, and `files` are sent
+    after it. `is_read` says whether the sender may be told that the message was received; if not,
+    it may be sent again. With `goes_on`, the next stages handle the message, too.
     """
 
     reply: str | None = None
     is_read: bool = True
     goes_on: bool = False
+    files: tuple[FileSharing, ...] = ()
 
 
 class MessageStage(msgspec.Struct, frozen=True):

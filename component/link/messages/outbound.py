@@ -11,11 +11,15 @@ from xep.binding import Payload
 from xep.binding.escaping import without_forbidden
 from xep.chat_markers import Markable
 from xep.chat_states import Active, Composing, Paused
+from xep.fallback import Fallback, FallbackBody
+from xep.file_sharing import NAMESPACE as FILE_SHARING
+from xep.file_sharing import FileSharing
 from xep.hints import NoStore, Store
 from xep.jid import JID
 from xep.message_correction import Replace
 from xep.message_replies import Reply
 from xep.muc import User
+from xep.out_of_band import OutOfBand
 from xep.receipts import ReceiptRequest
 from xep.stanza import Message
 from xep.stanza_ids import OriginId
@@ -30,7 +34,8 @@ class Text(msgspec.Struct, frozen=True):
     language: str | None = None
 
 
-Part: TypeAlias = Text
+Part: TypeAlias = Text | FileSharing
+"""A text, or a file at the first of its URLs."""
 
 
 class OutboundMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +44,7 @@ class OutboundMessage(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         id: other messages refer to it by this id, which is the same when it is sent again: the id
             of the stanza and its origin id (XEP-0359).
-        parts: the texts for a person.
+        parts: the texts and files for a person.
         payloads: the question or task event that it carries, or its report.
         replies_to: the message that it replies to (XEP-0461).
         replaces: the id of our message that it corrects (XEP-0308).
@@ -81,33 +86,51 @@ _STATES: Final[dict[ChatState, type[Active | Composing | Paused]]] = {
 
 
 def render(message: OutboundMessage, max_stanza_bytes: int) -> Iterator[Message]:
-    """Yield the stanzas of a message: several if its text is too long for one.
+    """Yield the stanzas of a message: several if its text is too long for one, or if it has files,
+    each of which comes after the texts in a stanza of its own.
 
     The first has the id of the message and all its payloads; the following ones have that id with a
-    number. A message without text and payloads has no stanza.
+    number. A message without text, files and payloads has no stanza.
     """
-    text = "\n\n".join([without_languages(without_forbidden(part.text)) for part in message.parts])
+    texts = [part for part in message.parts if isinstance(part, Text)]
+    text = "\n\n".join([without_languages(without_forbidden(part.text)) for part in texts])
     most = max((max_stanza_bytes - _ENVELOPE_BYTES) // _GROWTH, _SHORTEST_BODY)
-    bodies: list[str | None] = list(split_text(text, most))
+    bodies: list[tuple[str | None, tuple[Payload, ...]]]
+    bodies = [(body, ()) for body in split_text(text, most)]
+    for part in message.parts:
+        if isinstance(part, FileSharing):
+            url = without_forbidden(part.sources.urls[0].target)
+            bodies.append((url, _shared(part, url)))
     if not bodies and (message.payloads or not message.parts):
-        bodies = [None]
-    language = next((part.language for part in message.parts if part.language), None)
-    for number, body in enumerate(bodies, 1):
+        bodies = [(None, ())]
+    language = next((part.language for part in texts if part.language), None)
+    for number, (body, file) in enumerate(bodies, 1):
         id_ = message.id if number == 1 else f"{message.id}-{number}"
         yield Message(
             type=message.to.type,
             id=id_,
             from_=message.to.from_,
             to=message.to.to,
-            lang=language,
+            lang=None if file else language,
             body=body,
             thread=message.to.thread,
             payloads=(
                 *(_carried(message) if number == 1 else ()),
+                *file,
                 *_noted(message, body is not None),
                 OriginId(id=id_),
             ),
         )
+
+
+def _shared(file: FileSharing, url: str) -> tuple[Payload, ...]:
+    """Return the payloads of a message whose body is the URL of a file (XEP-0447 §4).
+
+    Conversations and others show a file only if the body is its URL and equal to the one of
+    XEP-0066.
+    """
+    whole = Fallback(for_=FILE_SHARING, bodies=(FallbackBody(),))
+    return OutOfBand(url=url), file, whole
 
 
 def _carried(message: OutboundMessage) -> Iterator[Payload]:

@@ -11,7 +11,7 @@ import pytest
 
 from component.agent.requests import Outcome, TurnRequest
 from component.features.notifications import notifier as results_module
-from component.features.notifications.notifier import Results
+from component.features.notifications.notifier import Ended, Results
 from component.kernel import started_work
 from component.kernel.goals import GOAL, goal_skill
 from component.kernel.task_starter import TaskStarter
@@ -115,12 +115,12 @@ class Backend:
     # The notifier, and the conversations.
 
     def notifications_of(
-        self, work: Work, trigger: Trigger, outcome: str, text: str
+        self, work: Work, trigger: Trigger, ended: Ended
     ) -> Sequence[Notification]:
         if self.fails_to_tell:
             self.fails_to_tell -= 1
             raise OSError("a fault of the notifier")
-        self.telling.append((outcome, text, work))
+        self.telling.append((ended.outcome, ended.text, work))
         return ()
 
     async def record(

@@ -14,7 +14,7 @@ import pytest
 
 from component.app.schema import SCHEMA
 from component.config.work import Notifications
-from component.features.notifications.notifier import Notifier
+from component.features.notifications.notifier import Ended, Notifier
 from component.features.notifications.plan import MESSAGE_PREFIX
 from component.kernel.triggers import Trigger, Work
 from component.link.messages.inbound import Account, InboundMessage, ReplyAddress
@@ -139,8 +139,10 @@ async def is_recorded(storage: Storage, count: int) -> None:
     await eventually(so)
 
 
-async def record(notifier: Notifier, *result: Any) -> Sequence[Notification]:
-    notifications = notifier.notifications_of(*result)
+async def record(
+    notifier: Notifier, work: Work, trigger: Trigger, *ended: Any
+) -> Sequence[Notification]:
+    notifications = notifier.notifications_of(work, trigger, Ended(*ended))
     await notifier.record(notifications)
     return notifications
 

@@ -3,6 +3,7 @@
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +16,9 @@ from component.link.messages.outbound import (
     render,
     split_text,
 )
+from xep.file_sharing import File, FileSharing, Sources, UrlData
 from xep.jid import JID
+from xep.out_of_band import OutOfBand
 from xep.receipts import Received
 from xep.stanza import Message
 
@@ -127,3 +130,27 @@ def test_a_reply_names_the_author_of_the_other_message(is_ours: bool, author: st
 def test_no_message_shows_the_language_of_a_code_block() -> None:
     (message,) = render(outbound("So:", "```python\nx = 1\n```"), BIG)
     assert message.body == "So:\n\n```\nx = 1\n```"
+
+
+def test_a_file_is_a_stanza_whose_body_is_its_url_after_the_texts() -> None:
+    url = "https://files.example/map.png"
+    file = FileSharing(file=File(name="map.png"), sources=Sources(urls=(UrlData(target=url),)))
+    message = outbound("Here it is.", payloads=(Received(id="r"),), asks_for_reports=True)
+    message = msgspec.structs.replace(message, parts=(file, *message.parts))
+    text, shown = render(message, BIG)
+    assert (text.id, text.body) == ("m1", "Here it is.")
+    assert "received" in names(text)
+    assert (shown.id, shown.body) == ("m1-2", url)
+    assert names(shown)[2:5] == ["x", "file-sharing", "fallback"]
+    assert "received" not in names(shown)
+    (oob,) = [one for one in shown.payloads if isinstance(one, OutOfBand)]
+    assert oob.url == url
+
+
+def test_a_message_that_is_only_a_file_has_the_id_and_the_payloads() -> None:
+    source = UrlData(target="https://files.example/map.png")
+    file = FileSharing(file=File(name="map.png"), sources=Sources(urls=(source,)))
+    message = msgspec.structs.replace(outbound(payloads=(Received(id="r"),)), parts=(file,))
+    (shown,) = render(message, BIG)
+    assert (shown.id, shown.body) == ("m1", source.target)
+    assert names(shown)[2:4] == ["received", "x"]
