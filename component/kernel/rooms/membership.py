@@ -468,6 +468,10 @@ class Membership:
             self._out(missing("the address is not that of a room"))
             return False
         if state == "in" and known != self.features:
+            added, removed = self.features - known, known - self.features
+            self._log.info(
+                "a room has other features", added=sorted(added), removed=sorted(removed)
+            )
             self._report(Configured())
         return True
 
