@@ -100,7 +100,11 @@ class Rooms:
         """End what one user wants; the agent leaves the room with the last one. Never waits."""
         key = agent.bare, room.bare
         found = self._memberships.get(key)
-        if found is None or found.stays.pop(user, None) is None or found.stays:
+        if found is None or found.stays.pop(user, None) is None:
+            return
+        if found.stays:
+            if found.is_in:
+                found.changed()  # the others may want another nickname
             return
         found.leave()
         del self._memberships[key]
