@@ -32,6 +32,7 @@ from component.link.router.table import Request
 from component.pubsub.client import IQCall
 from xep import muc
 from xep.binding import Payload
+from xep.caps import Caps
 from xep.disco import InfoQuery
 from xep.jid import JID, JIDError
 from xep.occupant_ids import NAMESPACE as OCCUPANT_IDS
@@ -468,6 +469,10 @@ class Membership:
             self._out(missing("the address is not that of a room"))
             return False
         if state == "in" and known != self.features:
+            added, removed = self.features - known, known - self.features
+            self._log.info(
+                "a room has other features", added=sorted(added), removed=sorted(removed)
+            )
             self._report(Configured())
         return True
 
@@ -499,7 +504,7 @@ class Membership:
         )
         if await self._woken(JOIN_S) or self.state != "joining":
             return
-        if await self._is_elsewhere(nick):
+        if await self._is_elsewhere():
             self.reason, self.advice = "another instance of this service is in the room", ""
             self._set("elsewhere")
             self._report(Elsewhere())
@@ -521,7 +526,7 @@ class Membership:
         as anybody knows.
         """
         if self.state == "elsewhere":
-            return await self._is_elsewhere(self.nick)
+            return await self._is_elsewhere()
         if self.state != "in":
             return False
         nick = self.view.nick
@@ -539,14 +544,25 @@ class Membership:
         self._take_nick()
         return True
 
-    async def _is_elsewhere(self, nick: str) -> bool:
+    async def _is_elsewhere(self) -> bool:
+        """Return whether another instance is in the room: all are the same occupant, and the server
+        sends what comes from one room to one of them. The nickname may be that of somebody else, so
+        the occupant is asked for the capabilities of our agents, which nobody else has.
+        """
         if not self._ports.has_others():
             return False
-        try:
-            await self._ping(nick)
-        except StanzaError as error:
-            return error.condition in _IN_THE_ROOM
-        return True
+        caps = [each for each in self._ports.payloads(self.address.bare) if isinstance(each, Caps)]
+        query = InfoQuery(node="".join(f"{each.node}#{each.ver}" for each in caps) or None)
+        for nick in self._nicks():
+            at = self.room.with_resource(nick)
+            try:
+                await self._ports.call("get", at, query, InfoQuery, from_=self.address)
+            except StanzaError as error:
+                if error.condition in _UNKNOWN:
+                    return False
+                continue
+            return True
+        return False
 
     async def _ping(self, nick: str) -> None:
         at = self.room.with_resource(nick)

@@ -169,12 +169,14 @@ async def test_failures_are_tried_again_more_and_more_slowly() -> None:
         assert membership._delay_s == 1
 
 
+@pytest.mark.parametrize("nick", ["Agent", "Agent_2"])
 async def test_one_of_two_instances_joins_and_the_other_takes_over(
-    monkeypatch: pytest.MonkeyPatch,
+    nick: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "JOIN_S", 0.01)
     world = RoomWorld()
-    world.silent = world.others = True  # the server sends the answer to the other instance
+    world.silent = world.has_others = True  # the server sends the answer to the other instance
+    world.instance = nick
     async with world.running() as membership:
         await world.is_in("elsewhere")
         assert world.changes == [Elsewhere()]
@@ -182,7 +184,7 @@ async def test_one_of_two_instances_joins_and_the_other_takes_over(
         pings = world.pings
         await world.until(lambda: world.pings > pings + 3)
         assert world.sent == ["join Agent"]
-        world.silent, world.others = False, False
+        world.silent, world.instance = False, ""
         await world.is_in("in")
         assert world.sent == ["join Agent", "join Agent"]
 
@@ -192,7 +194,8 @@ async def test_an_instance_to_which_the_server_sends_the_room_is_in_it(
 ) -> None:
     monkeypatch.setattr(module, "JOIN_S", 0.01)
     world = RoomWorld()
-    world.silent = world.others = True
+    world.silent = world.has_others = True
+    world.instance = "Agent"
     async with world.running(check_s=60.0) as membership:
         await world.is_in("elsewhere")
         world.answer("Agent")  # to the other instance, in its new session
@@ -206,10 +209,10 @@ async def test_the_agent_leaves_when_the_service_stops_unless_another_instance_i
     world = RoomWorld()
     async with world.running() as membership:
         await world.is_in("in")
-        world.others = True
+        world.has_others = True
         world.rooms.leaving()
         assert membership.state == "in"
-        world.others = False
+        world.has_others = False
         world.rooms.leaving()
         assert world.sent[-1] == "leave Agent"
         world.receive(presence("Agent", 110, show="offline"))

@@ -13,6 +13,7 @@ from component.kernel.rooms.occupants import RoomPresence
 from component.kernel.rooms.rooms import Rooms
 from tests.waiting import eventually
 from xep import muc
+from xep.caps import Caps
 from xep.disco import Feature, Identity, InfoQuery
 from xep.jid import JID
 from xep.muc import Item, Status, User
@@ -22,6 +23,8 @@ from xep.stanza_error import Condition, StanzaError
 
 AGENT = JID.parse("assistant@agent.example")
 ROOM = JID.parse("lab@rooms.example")
+OWN = Caps(hash="sha-1", node="urn:example:software", ver="own")
+"""The capabilities of the agent."""
 
 
 def presence(of: str, /, *codes: int, show: Any = "online", **item: Any) -> RoomPresence:
@@ -42,6 +45,8 @@ class RoomWorld:
         there: the presence of the other occupants, by nickname.
         missing: the error of service discovery.
         refusals: the errors with which nicknames are refused, by nickname; under "" that of all.
+        has_others: whether there are other instances.
+        instance: the nickname under which another instance is in the room.
         pong: the error of a ping to the agent itself.
         silent: whether the room does not answer to a join.
         codes: the status codes of the agent's own presence.
@@ -55,9 +60,10 @@ class RoomWorld:
         self.features = [muc.NAMESPACE]
         self.missing: Condition | None = None
         self.refusals: dict[str, Condition] = {}
+        self.has_others = False
         self.pong: Condition | None = None
         self.silent = False
-        self.others = False
+        self.instance = ""
         self.codes: tuple[int, ...] = (110,)
         self.own: dict[str, Any] = {"role": "participant", "affiliation": "none"}
         self.joins: list[muc.Join] = []
@@ -70,8 +76,8 @@ class RoomWorld:
         ports = RoomPorts(
             call=self._call,
             send=self._send,
-            payloads=lambda _: (),
-            has_others=lambda: self.others,
+            payloads=lambda _: (OWN,),
+            has_others=lambda: self.has_others,
             tell_admins=self.said.append,
             kinds=ClientKinds(),
         )
@@ -150,6 +156,11 @@ class RoomWorld:
         if isinstance(payload, muc.OwnerQuery):
             self.sent.append("destroy")
             return None
+        if to.resource and payload.node == f"{OWN.node}#{OWN.ver}":
+            self.pings += 1
+            if to.resource != self.instance:
+                raise StanzaError("item-not-found")
+            return payload
         if to.resource:
             self.asked.append(to.resource)
             if to.resource not in self.clients:
