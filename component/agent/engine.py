@@ -5,6 +5,7 @@ runs the turn again: it returns the stored answer, or does the missing parts.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, TypeAlias
 
 import anyio
@@ -377,6 +378,9 @@ class Engine:
             if run.guard.last:
                 run.closing = True
             asked = build_prompt(run, await self._compaction.fit(run))
+            draft = None if run.ask.interrupts is None else run.ask.interrupts.draft
+            if draft is not None:
+                draft.begin(run.partial, partial(completions.readable, run.fence))
             try:
                 completion = await self.model_calls.ask(
                     run.model, asked.request, asked.tokens, run.spender, run.ask.interrupts

@@ -48,6 +48,8 @@ class Speech:
     Attributes:
         in_room: returns whether an agent can write to a room or an occupant now. The kernel sets
             it.
+        shows_drafts: where answers are shown while they are written, as in the settings.
+        corrects: returns whether a client shows corrections of messages (XEP-0308).
     """
 
     def __init__(
@@ -60,6 +62,8 @@ class Speech:
         self._connected = connected
         self._may_write = may_write
         self.in_room: Callable[[ReplyAddress], InRoom] = lambda _to: "speaks"
+        self.shows_drafts: Literal["off", "direct", "everywhere"] = "off"
+        self.corrects: Callable[[JID], bool] = lambda _client: False
         self._said: deque[_Said] = deque()  # replies that the server may not have handled
 
     def say(self, reply: Reply) -> bool:
@@ -69,22 +73,47 @@ class Speech:
         """
         if not self._connected():
             return False
-        if reply.to.type == "groupchat" or reply.to.is_occupant:
-            state = self.in_room(reply.to)
-            if state == "joins":
-                return False
-            if state == "silent":
-                _log.info(
-                    "an answer is dropped: the agent cannot write there",
-                    reply=reply.id,
-                    room=reply.to.to,
-                )
-                return True
+        state = self._state_in_room(reply.to)
+        if state == "joins":
+            return False
+        if state == "silent":
+            _log.info(
+                "an answer is dropped: the agent cannot write there",
+                reply=reply.id,
+                to=reply.to.to,
+            )
+            return True
         if reply.unrequested and not self._may_write(reply.to.from_, JID.parse(reply.to.to)):
             _log.info("an answer is withheld: its recipient wants no messages", reply=reply.id)
             return True
         self._send_dropped()
         self._said.append(_Said(reply, self._send(reply)))
+        return True
+
+    def drafts(self, to: ReplyAddress) -> bool:
+        """Return whether the settings want drafts there, and the client can show them: it corrects
+        messages, and shows chat states. In a room, nobody knows that of all.
+        """
+        if to.type == "groupchat":
+            return self.shows_drafts == "everywhere"
+        is_wanted = self.shows_drafts != "off" and to.type == "chat"
+        return is_wanted and to.shows_states and self.corrects(JID.parse(to.to))
+
+    def draft(self, reply: Reply) -> bool:
+        """Send a draft, which neither archives nor other clients of the person get (XEP-0334)."""
+        is_room = reply.to.type == "groupchat"
+        if not self._connected() or (is_room and self._state_in_room(reply.to) != "speaks"):
+            return False
+        message = _message(reply.to, reply.id, "active")
+        self._messenger.send(
+            msgspec.structs.replace(
+                message,
+                parts=(Text(styled(reply.text)),),
+                replies_to=reply.replies_to,
+                replaces=reply.corrects or None,
+                is_draft=True,
+            )
+        )
         return True
 
     def composing(self, to: ReplyAddress, on: bool) -> None:
@@ -107,6 +136,11 @@ class Speech:
             self._messenger.send(
                 msgspec.structs.replace(message, payloads=(reaction,), stored=True, chat_state=None)
             )
+
+    def _state_in_room(self, to: ReplyAddress) -> InRoom:
+        if to.type != "groupchat" and not to.is_occupant:
+            return "speaks"
+        return self.in_room(to)
 
     def waits(self) -> bool:
         """Return whether some replies may not have reached the server."""
@@ -145,6 +179,7 @@ class Speech:
                 must_arrive=True,
                 asks_for_reports=reply.to.type == "chat",
                 replies_to=reply.replies_to,
+                replaces=reply.corrects or None,
             )
         )
 

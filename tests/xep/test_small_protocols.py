@@ -13,7 +13,7 @@ from xep.disco import Feature, Identity, InfoQuery, Item, ItemsQuery
 from xep.entity_time import Time, TimeQuery
 from xep.explicit_encryption import Encryption
 from xep.hashes import Hash
-from xep.hints import NoStore, Store
+from xep.hints import NoCopy, NoPermanentStore, NoStore, Store
 from xep.jid import JID
 from xep.jingle import Reason, UnsupportedApplications
 from xep.media_sharing import File, MediaSharing, Reference, Source, Sources
@@ -103,6 +103,8 @@ PRINTED: list[tuple[str, Payload]] = [
     ("<displayed xmlns='urn:xmpp:chat-markers:0' id='the-msg-1'/>", Displayed(id="the-msg-1")),
     ("<store xmlns='urn:xmpp:hints'/>", Store()),
     ("<no-store xmlns='urn:xmpp:hints'/>", NoStore()),
+    ("<no-permanent-store xmlns='urn:xmpp:hints'/>", NoPermanentStore()),
+    ("<no-copy xmlns='urn:xmpp:hints'/>", NoCopy()),
     ("<query xmlns='jabber:iq:version'/>", VersionQuery()),
     (
         (
