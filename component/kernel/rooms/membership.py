@@ -25,6 +25,7 @@ from component.kernel.rooms.occupants import (
     RoomOccupant,
     RoomPresence,
     RoomView,
+    identity,
     missing,
 )
 from component.link.router.table import Request
@@ -332,8 +333,19 @@ class Membership:
             self._is_assigned = self._is_assigned or change.own.nick != self._asked
             self._log.info("changed in a room", nick=change.own.nick, role=change.own.role)
         self._report(change)
-        if isinstance(change, Moved) and self.nick == _given_up(change):
-            self._take_nick()
+        if isinstance(change, Moved):
+            who = change.occupant
+            self._log.debug(
+                "an occupant moved",
+                what=change.what,
+                nick=who.nick,
+                identity=identity(who),
+                affiliation=who.affiliation,
+                role=who.role,
+                hats=who.hats,
+            )
+            if self.nick == _given_up(change):
+                self._take_nick()
 
     def _take_nick(self) -> None:
         """Ask for the nickname that the agent wants, if it has another one and nobody has that."""
@@ -456,6 +468,10 @@ class Membership:
             self._out(missing("the address is not that of a room"))
             return False
         if state == "in" and known != self.features:
+            added, removed = self.features - known, known - self.features
+            self._log.info(
+                "a room has other features", added=sorted(added), removed=sorted(removed)
+            )
             self._report(Configured())
         return True
 

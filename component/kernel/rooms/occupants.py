@@ -31,6 +31,10 @@ _LONGEST_STATUS: Final = 1_000
 """Characters of a status that are kept."""
 
 _REFUSALS: Final = {
+    "bad-request": (
+        "the server does not accept the nickname {nick}",
+        "Choose another nickname for the agent, without emoji.",
+    ),
     "conflict": (
         "another occupant has the nickname {nick}",
         "Choose another nickname for the agent.",

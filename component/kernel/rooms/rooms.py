@@ -12,6 +12,7 @@ from component.kernel.rooms.membership import Membership, RoomPorts, Stay
 from component.kernel.rooms.occupants import RoomPresence, identity
 from component.link.messages.inbound import ReplyAddress
 from component.link.messages.signals import shown_by
+from component.link.router.addresses import IN_ROOMS
 from component.link.router.table import Request, StanzaRoute
 from component.metrics.counters import Gauge
 from xep.binding import ContentError, Name, Payload
@@ -24,10 +25,6 @@ from xep.stanza import NAMESPACE as STANZAS
 
 _log = structlog.get_logger("component.rooms")
 
-RESOURCE: Final = "rooms"
-"""The resource with which agents are in rooms. It is always the same: a room sends everything to
-each resource of an occupant.
-"""
 _MOST_HATS: Final = 20
 
 
@@ -106,7 +103,7 @@ class Rooms:
             found.stays[user] = stay
             found.changed()
             return found
-        address = agent.bare.with_resource(RESOURCE) if self._chooses_resources else agent.bare
+        address = agent.bare.with_resource(IN_ROOMS) if self._chooses_resources else agent.bare
         nick = title or agent.local or "agent"
         made = Membership(address, room.bare, nick, self._ports, self.is_own_agent)
         made.stays[user] = stay
