@@ -116,6 +116,8 @@ def _whole(arguments: str) -> bool:
     return True
 
 
+SILENT: Final = "[[silent]]"
+"""The directive that nothing is sent."""
 LONGEST_DELAY_S: Final = 3600.0
 """Maximum delay of an answer, in seconds."""
 

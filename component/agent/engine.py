@@ -173,10 +173,14 @@ class Engine:
                     return await self._stages(run)
                 except BudgetExceededError as stopped:
                     excuse = str(stopped)
+                    if stopped.scope == "room" and run.journal.was_told_today(excuse):
+                        excuse = ""  # all who are there have read it
                 except ModelError as error:
                     excuse = excuse_for(error, ask)
                 if not _is_revised(run):
-                    return await self._excuse(run, excuse)
+                    silent = Verdict(answer=completions.SILENT)
+                    verdict = Verdict(notice=excuse) if excuse else silent
+                    return await self._persist(run, verdict, Usage())
 
     async def _stages(self, run: Run) -> Answered | Parked:
         await self._look_up_memories(run)
@@ -424,9 +428,6 @@ class Engine:
         await run.journal.add([line], sync=True)
         return Answered.of(line)
 
-    async def _excuse(self, run: Run, sentence: str) -> Answered:
-        return await self._persist(run, Verdict(notice=sentence), Usage())
-
     async def broke(self, ask: TurnInput, sentence: str) -> Answered:
         """End a turn that cannot be run because of a fault of the service. Raises StorageError."""
         run = await self._open(ask)
@@ -434,7 +435,7 @@ class Engine:
         if written is not None:
             return Answered.of(written)
         await self._add_messages(run, ask.messages, recall=False)
-        return await self._excuse(run, sentence)
+        return await self._persist(run, Verdict(notice=sentence), Usage())
 
     async def stop(self, ask: TurnInput) -> int:
         """Stop a turn: give up its tasks, and add a note for the model.

@@ -192,8 +192,8 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     @property
     def requester(self) -> JID:
         """The address on whose behalf tools are called, which is asked for confirmations: the full
-        JID of the sender, if there is one. An address in a room is none: whoever has the nickname
-        next would be asked. There it is the principal.
+        JID of the sender, if there is one. In a room it is the principal: another person may have
+        the nickname next, and would be asked.
         """
         starter = self.starter
         if self.room is not None:

@@ -289,6 +289,14 @@ class Journal:
         """The time at which the latest message of this turn was stored, in seconds since 1970."""
         return next((seconds_of(line.ts) for line in reversed(self.own()) if _asks(line)), None)
 
+    def was_told_today(self, sentence: str) -> bool:
+        """Whether the conversation has this sentence of the service as an answer of today (UTC)."""
+        today = datetime.fromtimestamp(time(), UTC).date().isoformat()
+        return any(
+            isinstance(line, Said) and line.notice == sentence and (line.ts or "").startswith(today)
+            for line in self.lines
+        )
+
     def answer(self) -> Said | None:
         """The answer of this turn, if it is already stored."""
         for line in reversed(self.own()):

@@ -88,7 +88,7 @@ class PepStore:
 
     def is_reachable(self, whose: SessionKey) -> bool:
         """Whether the service can be reached now. What an agent remembers of the private messages
-        of an occupant is in files only: whoever has the nickname next could read a node.
+        of an occupant is in files only: another one with the same nickname could read a node.
         """
         return whose.who.resource is None and self._nodes.is_reachable(whose)
 

@@ -9,9 +9,16 @@ from hypothesis import strategies as st
 
 from component.agent.prompt import context
 from component.agent.protocol import Profile
-from component.agent.requests import TurnRequest
+from component.agent.requests import Reply, TurnRequest
 from component.agent.untrusted_text import Fence
-from component.budget.protocol import Payer
+from component.budget.protocol import (
+    Amount,
+    BudgetExceededError,
+    Payer,
+    Reservation,
+    Spender,
+    exceeded_text,
+)
 from component.conversations.lines import Said
 from component.memory_directory.layout import SessionKey
 from component.models.messages import text_of
@@ -19,7 +26,7 @@ from component.models.protocol import Completion, ModelRequest
 from component.policy.flows import AgentLimits
 from component.system import now
 from tests.component.agent.room import ALICE, KEY, MALLORY, ROOM, heard, said, with_room
-from tests.component.agent.world import World, call, contexts, echo, says, words
+from tests.component.agent.world import World, call, contexts, echo, message, says, words
 
 pytestmark = pytest.mark.anyio
 
@@ -42,12 +49,12 @@ async def test_private_messages_of_occupants_are_conversations_of_their_own(tmp_
     async with world.life():
         await answers(
             world,
-            said("1", "my secret is 4711", "Alice", ALICE, private=True),
+            said("1", "my secret is ostrich", "Alice", ALICE, private=True),
             said("2", "what do you know?", "Mallory", MALLORY, private=True),
             said("3", "and here?", "Mallory", MALLORY),
             said("4", "again?", "Alice", ALICE, private=True),
         )
-    shown = ["4711" in everything(asked) for asked in world.brain.asked]
+    shown = ["ostrich" in everything(asked) for asked in world.brain.asked]
     assert shown == [True, False, False, True]
 
 
@@ -250,6 +257,27 @@ async def test_the_room_pays(tmp_path: Path) -> None:
     assert spender.payer == Payer("room", str(ROOM), 2.0)
 
 
+async def test_a_room_is_told_once_a_day_that_its_budget_is_used_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path)
+    world.idle_mins = 0
+    monkeypatch.setattr("component.agent.run.time", lambda: world.now)
+
+    async def acquire(who: Spender, most: Amount) -> Reservation:
+        raise BudgetExceededError(exceeded_text("room"), "room", str(ROOM))
+
+    world.purse.acquire = acquire  # type: ignore[method-assign]
+    async with world.life() as conversations:
+        for number in range(3):
+            await conversations.received(said(f"{number}", "hello", "Alice", ALICE))
+            await world.settled()
+        world.now += 86_400
+        await conversations.received(said("later", "hello", "Alice", ALICE))
+        await world.settled()
+    assert world.ear.bodies == [exceeded_text("room")] * 2
+
+
 async def test_nothing_of_a_person_is_looked_up_in_a_room(tmp_path: Path) -> None:
     world, asked = World(tmp_path), list[SessionKey]()
     recall = world.memories.recall
@@ -356,12 +384,12 @@ async def test_a_removed_message_leaves_the_waiting_turns(tmp_path: Path) -> Non
     world = World(tmp_path)
     async with world.built() as conversations:
         await conversations.received(said("1", "one", "Mallory", MALLORY))
-        await conversations.received(said("2", "two", "Alice", overheard=(heard("Eve", "bad"),)))
-        await conversations.removed(KEY, ["s-1", "s-bad"])
+        await conversations.received(said("2", "two", "Alice", overheard=(heard("Eve", "rotten"),)))
+        await conversations.removed(KEY, ["s-1", "s-rotten"])
         assert await world.rows() == ["2"]
     async with world.life():
         await world.ear.hears(1)
-    assert "bad" not in everything(world.brain.asked[-1])
+    assert "rotten" not in everything(world.brain.asked[-1])
 
 
 async def test_a_removed_message_leaves_the_prompt_of_later_turns(tmp_path: Path) -> None:
@@ -419,3 +447,23 @@ async def test_a_turn_whose_message_was_removed_ends_without_an_answer(tmp_path:
         await conversations.removed(KEY, ["s-1"])
         await world.settled()
     assert not world.ear.said
+
+
+async def test_an_answer_that_waits_for_a_room_delays_no_other(tmp_path: Path) -> None:
+    world, waits = World(tmp_path), {str(ROOM)}
+    say = world.ear.say
+
+    def elsewhere(reply: Reply) -> bool:
+        return reply.to.to not in waits and say(reply)
+
+    world.ear.say = elsewhere  # type: ignore[method-assign]
+    async with world.life() as conversations:
+        await conversations.received(said("1", "one", "Alice", ALICE))
+        await conversations.received(said("2", "two", "Bob"))
+        await conversations.received(message("p"))
+        await world.ear.hears(1)
+        assert world.ear.bodies == ["re: message p"]
+        waits.clear()
+        conversations.connected()
+        await world.settled()
+    assert world.ear.bodies == ["re: message p", "re: one", "re: two"]

@@ -398,3 +398,36 @@ async def test_a_fault_in_accounting_does_not_end_the_service() -> None:
             await tried.wait()
         await anyio.wait_all_tasks_blocked()
         assert book.spent("principal", str(ALICE)).tokens == 5
+
+
+GARDEN = "garden@rooms.example"
+
+
+def in_garden(principal: JID = ALICE, task: str = "t1", usd: float | None = 0.1) -> Spender:
+    return Spender(("assistant",), principal, task, Payer("room", GARDEN, usd))
+
+
+def test_a_room_pays_for_all_who_are_in_it() -> None:
+    book = a_book(principal=Budget(usd=0.05))
+    spend(book, in_garden(), 60, 0.06)
+    with pytest.raises(BudgetExceededError, match="this room is used up") as caught:
+        book.reserve(in_garden(BOB, "t2"), Amount(50, 0.05))
+    assert (caught.value.scope, caught.value.of) == ("room", GARDEN)
+    assert book.spent("principal", str(ALICE)).usd == 0
+    assert book.spent("room", GARDEN).limit_usd == 0.1
+    book.reserve(who(), Amount(1, 0.05))
+
+
+def test_a_room_without_a_budget_has_that_of_one_principal() -> None:
+    book = a_book(principal=Budget(tokens=100))
+    spend(book, in_garden(usd=None), 60)
+    with pytest.raises(BudgetExceededError):
+        book.reserve(in_garden(BOB, usd=None), Amount(41))
+
+
+async def test_the_usage_of_a_room_is_shown_there() -> None:
+    book = a_book()
+    spend(book, in_garden(), 60, 0.06)
+    row, agent = await book.usage("assistant", ALICE, JID.parse(GARDEN))
+    assert (row.scope, row.of, row.usd, row.limit_usd) == ("room", GARDEN, 0.06, 0.1)
+    assert agent.scope == "agent"

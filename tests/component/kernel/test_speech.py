@@ -8,7 +8,7 @@ import pytest
 
 from component.agent.requests import Reply
 from component.kernel.speech import Speech
-from component.link.messages.inbound import ReplyAddress
+from component.link.messages.inbound import Conversation, Reference, ReplyAddress
 from component.link.messages.messenger import Messenger
 from tests.component.link.router.wire import ListOutput
 from xep.jid import JID
@@ -24,7 +24,8 @@ class Out:
     def __init__(self, limit: int = 262_144) -> None:
         self.there = True
         self.output = ListOutput()
-        self.speech = Speech(Messenger(self.output, limit), lambda: self.there)
+        self.messenger = Messenger(self.output, limit)
+        self.speech = Speech(self.messenger, lambda: self.there)
 
     @property
     def sent(self) -> list[ET.Element]:
@@ -161,3 +162,81 @@ def test_a_long_answer_is_several_messages_that_fit() -> None:
     assert [m.get("id") for m in out.sent][:3] == ["t", "t-2", "t-3"]
     said = "\n".join(m.findtext("body", "") for m in out.sent)
     assert said.split() == text.split()
+
+
+ROOM = "garden@rooms.example"
+
+
+def in_room(nick: str = "") -> ReplyAddress:
+    to = f"{ROOM}/{nick}" if nick else ROOM
+    kind: Any = "chat" if nick else "groupchat"
+    at = JID.parse("assistant@agent.example/rooms")
+    return ReplyAddress(to, at, kind, shows_states=True, is_occupant=bool(nick))
+
+
+def test_an_answer_in_a_room_is_for_all_and_replies_to_one() -> None:
+    out = Out()
+    answered = Reference("s1", is_ours=False, author=f"{ROOM}/Alice")
+    out.speech.say(Reply(id="1", to=in_room(), text="Hi", replies_to=answered))
+    (message,) = out.sent
+    assert (message.get("type"), message.get("to")) == ("groupchat", ROOM)
+    reply = message.find("{urn:xmpp:reply:0}reply")
+    assert reply is not None
+    assert reply.attrib == {"id": "s1", "to": f"{ROOM}/Alice"}
+    named = {child.tag for child in message}
+    assert not named & {
+        "{urn:xmpp:receipts}request",
+        "{urn:xmpp:chat-markers:0}markable",
+        f"{STATES}active",
+    }
+
+
+def test_the_room_s_copy_of_an_answer_is_recognised() -> None:
+    out = Out()
+    out.speech.say(Reply(id="1", to=in_room(), text="Hi"))
+    here = Conversation(JID.parse("assistant@agent.example"), JID.parse(ROOM), in_room=True)
+    out.messenger.sent.reflected(here, "1", "s9")
+    assert out.messenger.sent.id_of(here, "s9") == "1"
+
+
+def test_a_long_answer_in_a_room_replies_once() -> None:
+    out = Out(limit=8192)
+    answered = Reference("s1", is_ours=False, author=f"{ROOM}/Alice")
+    out.speech.say(Reply(id="1", to=in_room(), text="word " * 2000, replies_to=answered))
+    assert len(out.sent) > 2
+    replies = [message.find("{urn:xmpp:reply:0}reply") is not None for message in out.sent]
+    assert replies == [True] + [False] * (len(out.sent) - 1)
+    assert {message.get("type") for message in out.sent} == {"groupchat"}
+
+
+def test_a_private_message_to_an_occupant_is_marked_as_one() -> None:
+    out = Out()
+    out.speech.say(Reply(id="1", to=in_room("Alice"), text="Hi"))
+    (message,) = out.sent
+    assert message.find("{http://jabber.org/protocol/muc#user}x") is not None
+    assert message.get("to") == f"{ROOM}/Alice"
+
+
+@pytest.mark.parametrize("nick", ["", "Alice"])
+def test_an_answer_in_a_room_where_the_agent_cannot_write_is_dropped(nick: str) -> None:
+    out, state = Out(), ["joins", "silent", "speaks"]
+    out.speech.in_room = lambda _agent, _room: state[0]  # type: ignore[return-value]
+    reply = Reply(id="1", to=in_room(nick), text="Hi")
+    assert not out.speech.say(reply), "it waits until the agent is in the room"
+    state.pop(0)
+    assert out.speech.say(reply)
+    assert out.sent == []
+    state.pop(0)
+    assert out.speech.say(reply)
+    assert len(out.sent) == 1
+
+
+def test_a_reaction_says_that_a_message_was_seen() -> None:
+    out = Out()
+    out.speech.acknowledge(in_room(), "s1", "\U0001f440")
+    (message,) = out.sent
+    reactions = message.find("{urn:xmpp:reactions:0}reactions")
+    assert reactions is not None
+    assert reactions.get("id") == "s1"
+    assert [child.text for child in reactions] == ["\U0001f440"]
+    assert message.find("body") is None

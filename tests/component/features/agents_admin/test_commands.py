@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from component.agent.registry import AgentError, AgentState
-from component.budget.protocol import BudgetUsage
+from component.budget.protocol import BudgetUsage, Scope
 from component.commands import OPERATOR, Asking, CommandError, CommandResult, Commands
 from component.features.agents_admin.commands import AgentCommands, SpendingCommands
 from xep.jid import JID
@@ -49,10 +49,12 @@ class Agents:
 
 
 class Spending:
-    async def usage(self, agent: str, principal: JID) -> list[BudgetUsage]:
-        mine = BudgetUsage(
-            scope="principal", of=str(principal), tokens=1200, usd=0.5, calls=1, limit_tokens=5000
-        )
+    async def usage(
+        self, agent: str, principal: JID, room: JID | None = None
+    ) -> list[BudgetUsage]:
+        scope: Scope = "principal" if room is None else "room"
+        of = str(room or principal)
+        mine = BudgetUsage(scope=scope, of=of, tokens=1200, usd=0.5, calls=1, limit_tokens=5000)
         all_ = BudgetUsage(scope="agent", of=agent, tokens=9, usd=0.25, calls=2, limit_usd=1.5)
         return [mine, msgspec.structs.replace(all_, cached=4, reasoning=3)]
 
@@ -122,6 +124,8 @@ async def test_usage_is_that_of_who_asks() -> None:
     assert renewed == "I start to count anew tomorrow at 0:00 UTC."
     assert isinstance(answer.value, list)
     assert answer.value[1].of == "researcher"
+    in_room = await run("usage", msgspec.structs.replace(asking, room=JID.parse("garden@rooms")))
+    assert in_room.text.startswith("Today this room has used 1,200 tokens")
     with pytest.raises(CommandError):
         await run("usage", OPERATOR)
 
