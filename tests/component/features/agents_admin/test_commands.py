@@ -49,9 +49,7 @@ class Agents:
 
 
 class Spending:
-    async def usage(
-        self, agent: str, principal: JID, room: JID | None = None
-    ) -> list[BudgetUsage]:
+    async def usage(self, agent: str, principal: JID, room: JID | None = None) -> list[BudgetUsage]:
         scope: Scope = "principal" if room is None else "room"
         of = str(room or principal)
         mine = BudgetUsage(scope=scope, of=of, tokens=1200, usd=0.5, calls=1, limit_tokens=5000)

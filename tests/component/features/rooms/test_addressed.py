@@ -30,6 +30,7 @@ from xep.stanza import Incoming
 ROOM = JID.parse("garden@rooms.example")
 AGENT = JID.parse("assistant@agent.example.com")
 US = Us(room=ROOM, nicks=("FluuxBot",), account=AGENT, occupant_id="o-us", others=("Alice", "bob"))
+US_HERE = f"{ROOM}/FluuxBot?join"
 CLIENTS = Path("tests/component/link/messages/clients/rooms")
 
 
@@ -51,9 +52,10 @@ def cases() -> list[Case]:
         client = ET.fromstring(text)
         sent = re.findall("<message .*?</message>", text, re.DOTALL)
         for each, xml in zip(client, sent, strict=True):
-            given = each.attrib
-            xml = re.sub(r">\n\s*<", "><", xml)
-            found.append(Case(client.attrib["name"], given["of"], given["how"], given["text"], xml))
+            of, how_, said_ = (each.attrib[name] for name in ("of", "how", "text"))
+            found.append(
+                Case(client.attrib["name"], of, how_, said_, re.sub(r">\n\s*<", "><", xml))
+            )
     return found
 
 
@@ -94,8 +96,8 @@ def said(text: str, **more: Any) -> InboundMessage:
     return msgspec.structs.replace(plain, **more)
 
 
-def how(text: str, pointers: Pointers = Pointers(), us: Us = US) -> tuple[str, str] | None:
-    found = addressed(said(text), pointers, us, is_ours)
+def how(text: str, pointers: Pointers | None = None, us: Us = US) -> tuple[str, str] | None:
+    found = addressed(said(text), pointers or Pointers(), us, is_ours)
     return None if found is None else (found.how, found.text)
 
 
@@ -241,8 +243,7 @@ def message(inside: str, body: str = "Fluux, hello") -> str:
             Address("mention", "Fluux, hello"),
         ),
         (
-            "<reference xmlns='urn:xmpp:reference:0' type='mention' begin='x' end='5'"
-            f" uri='xmpp:{ROOM}/FluuxBot?join'/>",
+            f"<reference xmlns='urn:xmpp:reference:0' type='mention' begin='x' uri='xmpp:{US_HERE}'/>",
             Address("mention", "Fluux, hello"),
         ),
         (f"<reference xmlns='urn:xmpp:reference:0' type='data' uri='xmpp:{AGENT}'/>", None),

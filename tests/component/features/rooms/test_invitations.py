@@ -1,4 +1,4 @@
-"""Invitations: those of the right people are accepted and remembered, each other one is declined."""
+"""Invitations: those of the right people are accepted and remembered, others are declined."""
 
 from pathlib import Path
 

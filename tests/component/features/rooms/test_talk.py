@@ -1,15 +1,19 @@
 """An agent talks in a room: whom it answers, with whose rights, and what it knows."""
 
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
+from component.agent.requests import TurnRequest
 from component.models.protocol import ModelRequest
-from tests.component.features.rooms.lobby import NICK, ROOM, lobby, spoken
-from tests.kit import Script, anyio_backend
+from tests.component.features.rooms.lobby import NICK, ROOM, Lobby, lobby, spoken
+from tests.kit import Peer, Script, anyio_backend
 from xep.message_replies import Reply
 from xep.reactions import Reactions
+from xep.stanza import Incoming
+from xep.stanza_ids import StanzaId
 
 __all__ = ["anyio_backend"]
 pytestmark = pytest.mark.anyio
@@ -72,10 +76,7 @@ async def test_a_delayed_message_is_history_whoever_says_so(tmp_path: Path, insi
         ("", "<subject>FluuxBot</subject>"),
         ("", "<composing xmlns='http://jabber.org/protocol/chatstates'/>"),
         ("", "<displayed xmlns='urn:xmpp:chat-markers:0' id='x'/>"),
-        (
-            "",
-            f"<reactions xmlns='urn:xmpp:reactions:0' id='x'><reaction>{NICK}</reaction></reactions>",
-        ),
+        ("", "<reactions xmlns='urn:xmpp:reactions:0' id='x'><reaction>x</reaction></reactions>"),
         (f"{NICK}: a task", "<task xmlns='urn:fluux:agent:0' id='x' state='completed'/>"),
     ],
 )
@@ -133,37 +134,47 @@ async def test_each_mode_answers_what_it_says(
             assert (len(it.model.requests) > before) == (name in answered), name
 
 
+async def asked_by(it: Lobby, *messages: tuple[Peer, str, str]) -> list[TurnRequest]:
+    """Return the requests that these messages become."""
+    assert it.kit.kernel.agents is not None
+    conversations, found = it.kit.kernel.agents.conversations, list[TurnRequest]()
+    received = conversations.received
+
+    async def note(request: TurnRequest, *more: Any) -> None:
+        found.append(request)
+        await received(request, *more)
+
+    conversations.received = note  # type: ignore[method-assign]
+    for peer, text, inside in messages:
+        await it.room.say(peer, text, inside)
+        await it.kit.advance(5)
+    return found
+
+
+async def shown(it: Lobby) -> None:
+    """Have the room show the accounts of both."""
+    it.room.shows_accounts = True
+    for peer, nick in ((it.juliet, "Juliet"), (it.romeo, "Romeo")):
+        await it.room.leave(peer)
+        await it.room.enter(peer, nick)
+
+
 async def test_a_known_account_has_its_own_rights_and_others_have_those_of_the_room(
     tmp_path: Path,
 ) -> None:
+    forged = (
+        "<x xmlns='http://jabber.org/protocol/muc#user'>"
+        "<item jid='juliet@capulet.example/x' affiliation='owner'/></x>"
+        "<occupant-id xmlns='urn:xmpp:occupant-id:0' id='id-of-juliet@capulet.example'/>"
+    )
     async with lobby(tmp_path, Script(otherwise="Well.")) as it:
-        it.room.shows_accounts = True
-        found = []
-        conversations = it.kit.kernel.agents and it.kit.kernel.agents.conversations
-        assert conversations is not None
-        received = conversations.received
-
-        async def note(request: object, *more: object) -> None:
-            found.append(request)
-            await received(request, *more)  # type: ignore[arg-type]
-
-        conversations.received = note  # type: ignore[assignment]
-        await it.room.leave(it.juliet)
-        await it.room.leave(it.romeo)
-        await it.room.enter(it.juliet, "Juliet")
-        await it.room.enter(it.romeo, "Romeo")
-        forged = (
-            "<x xmlns='http://jabber.org/protocol/muc#user'>"
-            "<item jid='juliet@capulet.example/x' affiliation='owner'/></x>"
-            "<occupant-id xmlns='urn:xmpp:occupant-id:0' id='id-of-juliet@capulet.example'/>"
-        )
-        await it.room.say(it.juliet, f"{NICK}: hello")
-        await it.room.say(it.romeo, f"{NICK}: hello", forged)
-        await it.kit.advance(5)
-        juliet, romeo = found
-        assert str(juliet.principal) == "juliet@capulet.example"
-        assert str(juliet.room.account) == "juliet@capulet.example"
-        assert not juliet.room.read_only
+        await shown(it)
+        hello = f"{NICK}: hello"
+        juliet, romeo = await asked_by(it, (it.juliet, hello, ""), (it.romeo, hello, forged))
+        assert juliet.room is not None
+        assert romeo.room is not None
+        assert str(juliet.principal) == "juliet@capulet.example" == str(juliet.room.account)
+        assert (juliet.room.skills, juliet.room.read_only) == (("*",), False)
         assert str(romeo.principal) == ROOM
         assert romeo.room.account is None
         assert romeo.room.read_only
@@ -171,31 +182,46 @@ async def test_a_known_account_has_its_own_rights_and_others_have_those_of_the_r
         assert str(romeo.conversation.peer) == ROOM
 
 
-async def test_a_room_cannot_vouch_for_accounts_of_other_servers(tmp_path: Path) -> None:
+async def test_occupants_are_told_apart_where_the_room_gives_no_ids(tmp_path: Path) -> None:
+    async with lobby(tmp_path, Script(otherwise="Well."), server="ejabberd") as it:
+        forged = "<occupant-id xmlns='urn:xmpp:occupant-id:0' id='x'/>"
+        hello = f"{NICK}: hello"
+        one, two, three = await asked_by(
+            it, (it.juliet, hello, forged), (it.romeo, hello, forged), (it.juliet, hello, "")
+        )
+        assert one.room is not None
+        assert two.room is not None
+        assert three.room is not None
+        assert one.room.occupant == three.room.occupant != two.room.occupant
+
+
+async def test_the_room_of_the_settings_can_name_a_principal_and_skills(tmp_path: Path) -> None:
+    room = 'principal = "guest@capulet.example"\nskills = ["weather"]\nread_only = false'
+    async with lobby(tmp_path, Script(otherwise="Well."), room=room) as it:
+        (asked,) = await asked_by(it, (it.romeo, f"{NICK}: hello", ""))
+        assert asked.room is not None
+        assert str(asked.principal) == "guest@capulet.example"
+        assert (asked.room.skills, asked.room.read_only) == (("weather",), False)
+
+
+@pytest.mark.parametrize(
+    ("accounts", "principals"),
+    [
+        ("server", ["juliet@capulet.example", ROOM]),
+        ("all", ["juliet@capulet.example", "romeo@montague.example"]),
+        ("none", [ROOM, ROOM]),
+    ],
+)
+async def test_a_room_vouches_only_for_accounts_that_it_is_trusted_with(
+    tmp_path: Path, accounts: str, principals: list[str]
+) -> None:
     more = '[agent]\nallowed_domains = ["capulet.example", "montague.example"]'
-    for accounts, expected in (("server", ROOM), ("all", "romeo@montague.example")):
-        script = Script(otherwise="Well.")
-        async with lobby(tmp_path / accounts, script, more, room=f'accounts = "{accounts}"') as it:
-            service = it.kit.kernel
-            it.room.shows_accounts = True
-            await it.room.leave(it.romeo)
-            await it.room.enter(it.romeo, "Romeo")
-            await it.kit.settled()
-            assert service.agents is not None
-            agent = service.stream.addresses.address_of("assistant")
-            membership = service.rooms.get(agent, it.room.jid)
-            assert membership is not None
-            seen = []
-            received = service.agents.conversations.received
-
-            async def note(request: object, *more: object, to: object = received) -> None:
-                seen.append(request)
-                await to(request, *more)  # type: ignore[operator]
-
-            service.agents.conversations.received = note  # type: ignore[assignment]
-            await it.room.say(it.romeo, f"{NICK}: hello")
-            await it.kit.advance(5)
-            assert [str(each.principal) for each in seen] == [expected]
+    room = f'accounts = "{accounts}"'
+    async with lobby(tmp_path, Script(otherwise="Well."), more, room=room) as it:
+        await shown(it)
+        hello = f"{NICK}: hello"
+        asked = await asked_by(it, (it.juliet, hello, ""), (it.romeo, hello, ""))
+        assert [str(each.principal) for each in asked] == principals
 
 
 async def test_stop_of_anybody_stops_it_at_once(tmp_path: Path) -> None:
@@ -256,16 +282,11 @@ async def test_a_refused_message_makes_it_silent_until_its_role_changes(tmp_path
 async def test_after_a_loss_that_nobody_has_told_it_comes_back(tmp_path: Path) -> None:
     async with lobby(tmp_path, Script(otherwise="Well.")) as it:
         del it.room.occupants[NICK]
-        await it.room.say(it.juliet, "hello?")
-        agent = it.kit.kernel.stream.addresses.address_of("assistant")
-        membership = it.kit.kernel.rooms.get(agent, it.room.jid)
-        assert membership is not None
-        assert membership.is_in
-        stays = it.kit.service._subsystems
-        assert stays is not None
-        feature = stays.features["rooms"].feature
-        found = feature._service.get(agent, it.room.jid)  # type: ignore[attr-defined]
-        found.say("Is anybody there?")
+        it.rooms.say(
+            f"<message type='error' from='{ROOM}' to='assistant@agent.capulet.example/rooms'>"
+            "<error type='modify'><not-acceptable xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/>"
+            "</error></message>"
+        )
         await it.kit.advance(10)
         assert NICK in it.room.occupants
 
@@ -315,16 +336,18 @@ async def test_what_is_retracted_or_moderated_is_not_shown_to_a_model(tmp_path: 
         assert "insult" not in it.model.asked
 
 
-def room_id(stanza: object) -> str:
-    from xep.stanza_ids import StanzaId
-
-    (found,) = stanza.payloads(StanzaId)  # type: ignore[attr-defined]
-    return str(found.id)
+def room_id(stanza: Incoming) -> str:
+    """Return the id that the room has given a message."""
+    (found,) = stanza.payloads(StanzaId)
+    return found.id
 
 
 async def test_of_two_agents_the_one_that_is_addressed_answers(tmp_path: Path) -> None:
     more = '[[agents]]\nname = "clerk"\n'
-    room = f'answer = "always"\n[[rooms]]\njid = "{ROOM}"\nnick = "Clerk"\nagent = "clerk"\nanswer = "always"'
+    room = (
+        f'answer = "always"\n[[rooms]]\njid = "{ROOM}"\nnick = "Clerk"\nagent = "clerk"\n'
+        'answer = "always"'
+    )
     async with lobby(tmp_path, Script(otherwise="Yes?"), more, room=room) as it:
         assert "Clerk" in it.room.occupants
         for text, who in (
