@@ -30,7 +30,7 @@ from xep.stanza import Incoming
 ROOM = JID.parse("garden@rooms.example")
 AGENT = JID.parse("assistant@agent.example.com")
 US = Us(room=ROOM, nicks=("FluuxBot",), account=AGENT, occupant_id="o-us", others=("Alice", "bob"))
-US_HERE = f"{ROOM}/FluuxBot?join"
+US_HERE = f"xmpp:{ROOM}/FluuxBot?join"
 CLIENTS = Path("tests/component/link/messages/clients/rooms")
 
 
@@ -243,7 +243,7 @@ def message(inside: str, body: str = "Fluux, hello") -> str:
             Address("mention", "Fluux, hello"),
         ),
         (
-            f"<reference xmlns='urn:xmpp:reference:0' type='mention' begin='x' uri='xmpp:{US_HERE}'/>",
+            f"<reference xmlns='urn:xmpp:reference:0' type='mention' begin='x' uri='{US_HERE}'/>",
             Address("mention", "Fluux, hello"),
         ),
         (f"<reference xmlns='urn:xmpp:reference:0' type='data' uri='xmpp:{AGENT}'/>", None),
