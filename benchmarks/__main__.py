@@ -48,6 +48,7 @@ NAMES = (
     "first_token",
     "watching",
     "webhooks",
+    "rooms",
     "confined",
     "agentdojo",
     "sandbox",

@@ -50,6 +50,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "Prompts and local models": ("prefix", "tools", "first_token"),
     "Recalling": ("recall",),
     "Watches and webhooks": ("watching", "webhooks"),
+    "Rooms": ("rooms",),
     "Confined code and workers": ("confined", "sandbox", "workers"),
     "Agents on other servers": ("federation",),
     "Prompt injections": ("agentdojo",),

@@ -12,11 +12,13 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
+import anyio
 import msgspec
 import structlog
 
 from component import system
 from component.agent.requests import MessageStarter, Overheard, RoomRequest, TurnRequest
+from component.caches import LRUCache
 from component.features.rooms.addressed import Address, Pointers, Us, addressed, pointers_of
 from component.features.rooms.manners import Limits, Manners
 from component.features.rooms.options import RoomOptions
@@ -44,6 +46,9 @@ _log = structlog.get_logger("component.rooms")
 
 _ID_BYTES: Final = 16
 _HOUR_S: Final = 3600.0
+_ANSWER_S: Final = 1.5
+"""Seconds that a client has to say that it is a program; people notice a longer pause."""
+_VISITS: Final = 1_000
 _SMALL: Final = 10
 """Occupants up to which a room is shown that an answer is being written (XEP-0085 §5.5)."""
 _DELAYS: Final = frozenset((delay.Delay.xml_tag, delay.LegacyDelay.xml_tag))
@@ -78,6 +83,8 @@ class RoomConversation:
         self.ring = Ring()
         self._kernel = kernel
         self._manners = Manners(_limits(options), service.clock)
+        self._asked: LRUCache[int, bool] = LRUCache(_VISITS)
+        """The visits whose occupants were asked whether they are programs."""
         self._refused_role: str | None = None
         """The role of the agent in which a message of it was refused."""
 
@@ -295,7 +302,9 @@ class RoomConversation:
         self, message: InboundMessage, heard: Heard, occupant: RoomOccupant, text: str
     ) -> None:
         agents, who = self._kernel.agents, identity(occupant)
-        is_agent = occupant.is_agent or await self.membership.ask_is_agent(occupant)
+        is_agent = occupant.is_agent or await self._ask_is_agent(occupant)
+        if self.service.is_exchange(self.options.room.with_resource(who)):
+            return
         if agents is None:
             if not is_agent and self._manners.may_say("no model", _HOUR_S):
                 self.say(_NO_MODEL, message, occupant)
@@ -345,6 +354,16 @@ class RoomConversation:
             name=self.membership.name,
             stanza_id=stanza_id,
         )
+
+    async def _ask_is_agent(self, occupant: RoomOccupant) -> bool:
+        """Return whether an occupant says that it is a program. Each one is asked once in a visit,
+        and has little time to answer.
+        """
+        if occupant.visit not in self._asked:
+            self._asked[occupant.visit] = False
+            with anyio.move_on_after(_ANSWER_S):
+                self._asked[occupant.visit] = await self.membership.ask_is_agent(occupant)
+        return self._asked.get(occupant.visit) or False
 
     async def _hand_over(
         self, request: TurnRequest, message: InboundMessage, occupant: RoomOccupant

@@ -20,7 +20,13 @@ from component.store import Storage
 class RoomFeature(Feature):
     """Talks in rooms, answers their occupants, and accepts invitations."""
 
-    reloads: ClassVar = ("rooms", "room_invitations", "agents", "agent.name")
+    reloads: ClassVar = (
+        "rooms",
+        "room_invitations",
+        "agents",
+        "agent.name",
+        "limits.messages_per_sender",
+    )
 
     _service: RoomService
     """Made by `open`."""

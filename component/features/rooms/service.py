@@ -18,6 +18,7 @@ from component.features.rooms.options import Key, RoomOptions, all_options
 from component.features.rooms.private import PrivateMessages
 from component.features.rooms.rows import RoomRow
 from component.features.rooms.settings import Invitations, RoomEntry
+from component.kernel.exchange_limit import Admitted, ExchangeLimit
 from component.kernel.kernel import Kernel
 from component.kernel.options import agent_titles
 from component.kernel.rooms.membership import Change, Membership, Stay
@@ -67,6 +68,7 @@ class RoomService:
         self._titles = agent_titles(kernel.settings)
         self._rows: Mapping[Key, RoomRow] = {}
         self._options: Mapping[Key, RoomOptions] = {}
+        self._exchanges = ExchangeLimit(kernel.settings.limits.messages_per_sender, clock)
         self._told: dict[Key, JID] = {}
         """Whoever has sent an agent to a room that it has not entered yet."""
         self._group: TaskGroup | None = None
@@ -97,6 +99,21 @@ class RoomService:
     def is_admin(self, account: JID) -> bool:
         """Return whether somebody is an admin of this service."""
         return account in self._kernel.environment.catalog.admins
+
+    def is_exchange(self, occupant: JID) -> bool:
+        """Count a request of an occupant, and return whether it is one too many: two programs may
+        be answering each other. The resource of the address identifies the occupant.
+        """
+        verdict = self._exchanges.next(occupant)
+        if isinstance(verdict, Admitted):
+            return False
+        if verdict.first:
+            _log.warning(
+                "stopped answering an occupant who asks more than a person; the limit is"
+                " limits.messages_per_sender",
+                occupant=str(occupant),
+            )
+        return True
 
     def options(self) -> Collection[RoomOptions]:
         """Return what applies to each room, sorted."""
