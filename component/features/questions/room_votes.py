@@ -24,7 +24,6 @@ from component.link.messages.parsing import parse_message
 from component.link.router.table import Request
 from component.store import StorageError
 from component.store.outages import log_failure
-from component.task_messages.approvals import RANKS
 from component.task_messages.spoken_answers import refusal_in, said_in
 from component.task_messages.value_rendering import printable_name
 from component.tasks.question_rows import Answerer
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger("component.questions")
 
+RANKS: Final[tuple[Rank, ...]] = ("none", "member", "admin", "owner")
+"""From the lowest to the highest."""
 _ID_BYTES: Final = 16
 _OWN: Final = "{nick}: you have requested this yourself, so somebody else has to decide it."
 
