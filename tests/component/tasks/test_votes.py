@@ -29,6 +29,7 @@ from tests.component.tasks.world import ANN, Open, living
 from tests.waiting import eventually
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Approvals, ApproverRoom, Confirm, Decision
+from xep.fluux_agent.delegation import Delegation
 from xep.hashes import Hash
 from xep.jid import JID
 
@@ -56,14 +57,16 @@ class World:
         requester: bool = True,
         room: bool = False,
         asked: tuple[JID, ...] = (BOB, CAROL, DAVE),
+        delegation: Delegation | None = None,
         **context: Any,
     ) -> None:
         self.ledger = ledger or Ledger()
         in_room = ApproverRoom(jid=ROOM, affiliation="admin") if room else None
         approvals = Approvals(need=need, requester=requester, room=in_room)
         needed = Confirmation(asked, "high", 60.0, approvals)
+        caller = CallerContext("assistant", **context)
         request = asked_for(
-            skill="pay", confirmation=needed, caller_context=CallerContext("assistant", **context)
+            skill="pay", confirmation=needed, caller_context=caller, delegation=delegation
         )
         row = self.ledger.add("t-1", request=request, skill="pay")
         self.confirm = confirm_for(
@@ -162,6 +165,20 @@ def test_no_requester_counts_in_whatever_way_it_has_asked(context: dict[str, Any
             assert error.condition == "forbidden"
     assert world.ledger.count("votes") == 0
     world.vote(CAROL, room=ROOM)
+    assert world.state == "accepted"
+
+
+def test_whoever_has_delegated_work_does_not_approve_it() -> None:
+    agent = JID.parse("agent.elsewhere.example")
+    delegation = Delegation(origin=BOB, max_hops=4, via=(agent,))
+    world = World(need=1, requester=False, room=True, asked=(CAROL,), delegation=delegation)
+    for who in (BOB, agent):
+        error = world.vote(who, room=ROOM).error
+        assert error is not None
+        assert error.condition == "forbidden"
+    # A person may decide in words, which have no digest; an agent has to repeat it (DLG-019).
+    words = Decision(id="c-1", value="approve")
+    assert questions.decide(world.ledger, Answerer(CAROL, AGENT), words).error is None
     assert world.state == "accepted"
 
 
