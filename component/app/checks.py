@@ -312,6 +312,9 @@ async def _ordinary_iqs(settings: Settings) -> list[Check]:
     async def ask(peer: JID, query: Payload, expected: type[P]) -> P:
         return await router.call("get", peer, query, expected, timeout_s=_ANSWER_S)
 
+    async def room(address: JID) -> InfoQuery:
+        return await router.call("get", address, InfoQuery(), InfoQuery, timeout_s=_ANSWER_S)
+
     async with anyio.create_task_group() as tasks:
         await tasks.start(router.run)
         opened = [connection, *(connection.one_more(one) for one in more)]
@@ -331,6 +334,10 @@ async def _ordinary_iqs(settings: Settings) -> list[Check]:
                 # What the server grants comes before its answers.
                 homes = await check_homes(settings, software, privileges)
                 found += [] if homes is None else [homes]
+                if any(rule.rooms for rule in settings.policy.rules):
+                    from component.features.questions.checks import check_rooms  # noqa: PLC0415
+
+                    found += await check_rooms(make_policy(settings), room)
                 if settings.peer:
                     from component.features.peers.checks import check_peers  # noqa: PLC0415
 

@@ -98,7 +98,7 @@ def rows_of_skills(policy: "Policy", peer: "Peer", names: Sequence[str]) -> list
         asks = rule.when == "always" or (
             rule.when == "destructive" and harmless.fullmatch(there) is None
         )
-        asked = ", ".join(map(str, rule.approvers)) or "the person"
+        asked = rule.description if rule.has_approvers else "the person"
         rows.append(
             {
                 "skill": here,

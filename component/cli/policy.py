@@ -132,8 +132,8 @@ def _confirmation(policy: "Policy", name: str, skill: "Skill | None", peer: "Pee
     harmless = skill is not None and not skill.annotations.destructive and not skill.undo
     if rule.when == "destructive" and harmless:
         return "nobody"
-    if rule.approvers:
-        return ", ".join(map(str, rule.approvers))
+    if rule.has_approvers:
+        return rule.description
     if peer is not None:
         return "the peer, which asks the person it works for"
     return "nobody" if rule.when == "never" else "the person"

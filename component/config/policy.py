@@ -159,9 +159,10 @@ class Rule(Section):
     """Whether the approval of the person who requests the skill does not count."""
 
     @property
-    def has_room(self) -> bool:
-        """Whether one of the approvers is a room."""
-        return any(entry.startswith(_ROOM) for entry in self.approvers or ())
+    def rooms(self) -> tuple[str, ...]:
+        """The addresses of the rooms among the approvers."""
+        named = [entry for entry in self.approvers or () if entry.startswith(_ROOM)]
+        return tuple([entry.removeprefix(_ROOM) for entry in named])
 
     @property
     def least_affiliation(self) -> Literal["owner", "admin", "member", "none"]:
@@ -173,13 +174,13 @@ class Rule(Section):
         given = (self.allowed_jids, self.allowed_domains, self.confirm, self.approvers)
         if self.approvers is None and (self.need > 1 or self.not_requester):
             raise refusal("need and not_requester are about approvers: add them to the same rule")
-        if (self.affiliation or self.hat) and not self.has_room:
+        if (self.affiliation or self.hat) and not self.rooms:
             raise refusal(
                 "affiliation and hat are about the occupants of a room: add the room to approvers,"
                 f' such as "{_ROOM}ops@rooms.example.com"'
             )
         accounts = len(set(self.approvers or ()))
-        if self.approvers is not None and not self.has_room and self.need > accounts:
+        if self.approvers is not None and not self.rooms and self.need > accounts:
             raise refusal(
                 f"need = {self.need} can never be reached, because approvers names {accounts}: name"
                 " more accounts or a room, or lower need"

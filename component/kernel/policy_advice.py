@@ -33,6 +33,11 @@ def policy_advice(settings: Settings, admits: Callable[[JID], bool]) -> Iterator
                 f"{key}.allowed_domains: nobody passes this rule, because agent.allowed_domains has"
                 f" none of {', '.join(domains)}: add one there, or correct the rule"
             )
+        if rule.rooms and rule.least_affiliation == "none" and rule.hat is None:
+            yield (
+                f"{key}.affiliation: everybody who enters {rule.rooms[0]} can approve: demand an"
+                " affiliation or a hat, or let only members enter the room"
+            )
     yield from _covered(rules)
 
 

@@ -27,6 +27,13 @@ ASKS_PEERS = "peers_ask"
 that only the work for them may use (`PeerRule.delegates`).
 """
 
+_OCCUPANTS: dict[Rank, str] = {
+    "owner": "owners",
+    "admin": "admins and owners",
+    "member": "members, admins and owners",
+    "none": "occupants",
+}
+
 _ADMITTED = 1
 _ACCOUNT = 2
 
@@ -73,6 +80,18 @@ class ConfirmationRule(msgspec.Struct, frozen=True):
         return None if self.approvals is None else self.approvals.room
 
     @property
+    def description(self) -> str:
+        """Who has to approve: `2 of alice@example.com and the admins of ops@rooms.example.com`."""
+        named = [*map(str, self.approvers)]
+        if self.room is not None:
+            named.append(occupants_of(self.room))
+        said = ", ".join(named)
+        if self.approvals is None:
+            return said
+        own = "" if self.approvals.requester else ", not the requester"
+        return f"{self.approvals.need} of {said}{own}"
+
+    @property
     def has_approvers(self) -> bool:
         """Whether it names who is asked."""
         return bool(self.approvers) or self.room is not None
@@ -96,6 +115,12 @@ class PeerRule(msgspec.Struct, frozen=True):
     open_tasks: int = 500
     requires_grant: bool = False
     confirm: When | None = None
+
+
+def occupants_of(room: ApproverRoom) -> str:
+    """Return which occupants of a room can decide: `the owners of ops@rooms.example.com`."""
+    hat = "" if room.hat is None else f" with the hat {room.hat}"
+    return f"the {_OCCUPANTS[room.affiliation]}{hat} of {room.jid}"
 
 
 def _with_room(
@@ -314,10 +339,19 @@ class Policy:
         return ConfirmationRule(when[0] if when else default, *(asked[0] if asked else ()))
 
     @property
+    def rules_with_rooms(self) -> dict[str, ConfirmationRule]:
+        """The rules that name a room, by their keys."""
+        found: dict[str, ConfirmationRule] = {}
+        for index, named in enumerate(self._approvers):
+            if named is not None and named[1] is not None and named[1].room is not None:
+                rule = ConfirmationRule(self._confirms[index] or self._confirm, *named)
+                found[f"policy.rules[{index}]"] = rule
+        return found
+
+    @property
     def rooms(self) -> tuple[JID, ...]:
         """The rooms that rules name, each once."""
-        named = [found[1] for found in self._approvers if found is not None]
-        rooms = [one.room.jid for one in named if one is not None and one.room is not None]
+        rooms = [rule.room.jid for rule in self.rules_with_rooms.values() if rule.room is not None]
         return tuple(dict.fromkeys(rooms))
 
     def _peer_of(self, skill: str) -> str | None:

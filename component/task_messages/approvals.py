@@ -1,34 +1,15 @@
 """Who can decide a question and how many have to approve, in words."""
 
 from collections.abc import Sequence
-from typing import Final
 
+from component.policy.policy import occupants_of
 from component.task_messages.value_rendering import printable_name
-from xep.fluux_agent.confirm import Approvals, ApproverRoom, Rank
-from xep.jid import JID
-
-RANKS: Final[tuple[Rank, ...]] = ("none", "member", "admin", "owner")
-"""From the lowest to the highest."""
-_OCCUPANTS: Final[dict[Rank, str]] = {
-    "owner": "owners",
-    "admin": "admins and owners",
-    "member": "members, admins and owners",
-    "none": "occupants",
-}
-
-
-def approvers_of(accounts: Sequence[JID], room: ApproverRoom | None) -> str:
-    """Return who can decide: accounts, and occupants of a room."""
-    named = [printable_name(str(one)) for one in accounts]
-    if room is not None:
-        named.append(f"the {occupants(room)} of {printable_name(str(room.jid))}")
-    return ", ".join(named)
+from xep.fluux_agent.confirm import Approvals, ApproverRoom
 
 
 def occupants(room: ApproverRoom) -> str:
     """Return which occupants of a room can decide."""
-    hat = "" if room.hat is None else f" with the hat {printable_name(room.hat)}"
-    return f"{_OCCUPANTS[room.affiliation]}{hat}"
+    return printable_name(occupants_of(room))
 
 
 def needed(approvals: Approvals) -> str:

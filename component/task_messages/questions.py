@@ -184,7 +184,7 @@ class Questions:
             how = f"React with {THUMBS_UP} to approve or with {THUMBS_DOWN} to deny, or reply"
             said += (
                 f"{how} yes or no{until}.",
-                f"This is for {approvals.occupants(room)}.",
+                f"It is decided by {approvals.occupants(room)}.",
                 approvals.needed(confirm.approvals),
             )
         if words.cut:

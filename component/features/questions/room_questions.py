@@ -8,7 +8,7 @@ database: what a room was shown last is compared with the state of its question.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import anyio
 import msgspec
@@ -67,6 +67,9 @@ _ADVICE: Final = {
     _HIDDEN: "Make the room non-anonymous, or the agent a moderator",
     _MUTED: "Give the agent voice",
 }
+
+
+Write: TypeAlias = Callable[[Database], None]
 
 
 class RoomQuestion(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,24 +196,23 @@ class RoomQuestions:
         found = self._known.get(id_)
         return found if found is not None and found.state == "open" else None
 
-    async def reflected(self, room: JID, id_: str, stanza_id: str) -> None:
-        """Record the id that a room has given to a message of ours. Raises StorageError."""
+    def reflected(self, room: JID, id_: str, stanza_id: str) -> Write | None:
+        """Note the id that a room has given to a message of ours. Return how it is stored; None for
+        a message that asks nothing.
+        """
         question = self.find(room, id_)
         if question is None or self.find(room, stanza_id) is not None:
-            return
+            return None
         self._ids[room, stanza_id] = question
-        await self._kernel.storage.write(
-            lambda db: room_question_rows.add_message(db, room, stanza_id, question)
-        )
+        return lambda db: room_question_rows.add_message(db, room, stanza_id, question)
 
-    async def disown(self, room: JID, id_: str) -> None:
+    def disown(self, room: JID, id_: str) -> Write | None:
         """Forget an id of ours that another occupant has given to a message, too: who refers to it
-        may mean that message. Raises StorageError.
+        may mean that message. Return how that is stored; None if it is not one of ours.
         """
-        if self._ids.pop((room, id_), None) is not None:
-            await self._kernel.storage.write(
-                lambda db: room_question_rows.remove_message(db, room, id_)
-            )
+        if self._ids.pop((room, id_), None) is None:
+            return None
+        return lambda db: room_question_rows.remove_message(db, room, id_)
 
     # The work.
 

@@ -24,7 +24,6 @@ from component.link.messages.parsing import parse_message
 from component.link.router.table import Request
 from component.store import StorageError
 from component.store.outages import log_failure
-from component.task_messages.approvals import RANKS
 from component.task_messages.spoken_answers import refusal_in, said_in
 from component.task_messages.value_rendering import printable_name
 from component.tasks.question_rows import Answerer
@@ -33,10 +32,12 @@ from xep.jid import JID, JIDError
 from xep.stanza_error import StanzaError
 
 if TYPE_CHECKING:
-    from component.features.questions.room_questions import RoomQuestion, RoomQuestions
+    from component.features.questions.room_questions import RoomQuestion, RoomQuestions, Write
 
 _log = structlog.get_logger("component.questions")
 
+RANKS: Final[tuple[Rank, ...]] = ("none", "member", "admin", "owner")
+"""From the lowest to the highest."""
 _ID_BYTES: Final = 16
 _OWN: Final = "{nick}: you have requested this yourself, so somebody else has to decide it."
 
@@ -101,14 +102,11 @@ class RoomVotes:
         if message.delayed or message.copy:
             return
         if nick == membership.view.nick:
-            if message.id and message.stanza_id:
-                self._group.start_soon(self._reflected, membership, message.id, message.stanza_id)
+            self._reflected(membership, message)
             return
         occupant = membership.occupant(nick)
         for id_ in (message.id, message.origin_id):
-            if id_ is not None and self._questions.find(membership.room, id_) is not None:
-                self._group.start_soon(self._disown, membership, id_)
-                return
+            self._store(self._questions.disown(membership.room, id_ or ""))
         ballot = self._ballot(membership, message)
         if occupant is None or ballot is None:
             return
@@ -149,19 +147,22 @@ class RoomVotes:
             return Ballot(question, "deny", said.reason)
         return None if refusal is None else Ballot(question, "deny", refusal.reason)
 
-    async def _reflected(self, membership: Membership, id_: str, stanza_id: str) -> None:
-        conversation = Conversation(membership.address.bare, membership.room, in_room=True)
-        self._kernel.stream.messenger.sent.reflected(conversation, id_, stanza_id)
-        try:
-            await self._questions.reflected(membership.room, id_, stanza_id)
-        except StorageError as error:
-            log_failure(_log, "could not record the id of a question in a room", error)
+    def _reflected(self, membership: Membership, message: InboundMessage) -> None:
+        """Note the id that the room has given to a message of the agent itself."""
+        if message.id and message.stanza_id:
+            room, id_ = membership.room, message.stanza_id
+            self._kernel.stream.messenger.sent.reflected(message.conversation, message.id, id_)
+            self._store(self._questions.reflected(room, message.id, id_))
 
-    async def _disown(self, membership: Membership, id_: str) -> None:
+    def _store(self, write: "Write | None") -> None:
+        if write is not None and self._group is not None:
+            self._group.start_soon(self._write, write)
+
+    async def _write(self, write: "Write") -> None:
         try:
-            await self._questions.disown(membership.room, id_)
+            await self._kernel.storage.write(write)
         except StorageError as error:
-            log_failure(_log, "could not forget the id of a question in a room", error)
+            log_failure(_log, "could not store the id of a question in a room", error)
 
     async def _take(
         self, membership: Membership, occupant: RoomOccupant, message: InboundMessage, vote: Ballot

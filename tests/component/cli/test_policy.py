@@ -11,6 +11,12 @@ RULES = json.dumps(
     [
         {"skills": ["echo"], "allowed_jids": ["romeo@localhost"]},
         {"skills": ["add"], "confirm": "always", "approvers": ["romeo@localhost"]},
+        {
+            "skills": ["forget"],
+            "confirm": "always",
+            "approvers": ["room:ops@rooms.localhost", "romeo@localhost"],
+            "need": 2,
+        },
     ]
 )
 
@@ -128,3 +134,8 @@ def test_what_is_no_address_is_said(command: RunCommand) -> None:
     failed = command("policy", "explain", "a b@c", peer=PEERS, policy__rules=RULES)
     assert failed.exit_code != 0
     assert "is not a JID" in failed.stderr
+
+
+def test_a_room_that_decides_is_named_with_how_many_are_needed(command: RunCommand) -> None:
+    found = explained(command, "juliet@localhost", "forget")
+    assert "2 of romeo@localhost, the members, admins and owners of ops@rooms.localhost" in found

@@ -167,6 +167,22 @@ format = "xml"
     ("text", "sentence"),
     [
         ("server = 5", "line 1: server must be a table: [server]"),
+        (
+            SMALLEST + '[[policy.rules]]\nskills = ["x"]\napprovers = ["a@b"]\nneed = 2',
+            "need = 2 can never be reached, because approvers names 1: name more accounts",
+        ),
+        (
+            SMALLEST + '[[policy.rules]]\nskills = ["x"]\napprovers = ["a@b"]\nhat = "urn:x"',
+            "affiliation and hat are about the occupants of a room: add the room to approvers",
+        ),
+        (
+            SMALLEST + '[[policy.rules]]\nskills = ["x"]\nconfirm = "always"\nneed = 2',
+            "need and not_requester are about approvers: add them to the same rule",
+        ),
+        (
+            SMALLEST + '[[policy.rules]]\nskills = ["x"]\napprovers = ["a@b"]\nneed = 0',
+            "need must be at least 1",
+        ),
         (SMALLEST + "[policy]\nrules = 5", "rules must be a list of tables, each under [[policy"),
         (SMALLEST + "[policy.rules]\na = 1", "must be a list of tables, each under [[policy.rule"),
         (SMALLEST + "[skills]\nmodules = 5", "skills.modules must be a list"),

@@ -121,3 +121,11 @@ confirm = "always"
         "agent.admins",
         "'ehco' in policy.rules[0].skills matches no skill",
     ]
+
+
+def test_a_room_in_which_everybody_can_approve() -> None:
+    room = ["room:ops@rooms.example.com"]
+    (found,) = advice([rule("pay", approvers=room, affiliation="none")])
+    assert found.startswith("policy.rules[0].affiliation: everybody who enters ops@rooms.example")
+    assert advice([rule("pay", approvers=room)]) == []
+    assert advice([rule("pay", approvers=room, hat="urn:x:oncall")]) == []

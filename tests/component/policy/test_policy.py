@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from component.policy import ConfirmationRule, PeerRule, Policy, PolicyError, Rule
 from component.policy import policy as policy_module
 from component.policy.stringprep_profiles import nodeprep
+from xep.fluux_agent.confirm import Approvals, ApproverRoom
 from xep.jid import JID
 
 ALICE = JID.parse("alice@a.example")
@@ -379,3 +380,71 @@ def test_approvers_that_could_never_answer_are_refused(entry: str, why: str) -> 
     (bad,) = refused.value.entries
     assert (bad.key, bad.entry) == ("policy.rules[0].approvers", entry)
     assert why in bad.why
+
+
+def test_a_rule_names_a_room_and_how_many_have_to_approve() -> None:
+    policy = Policy(
+        allowed_domains=["a.example"],
+        rules=[
+            Rule(
+                ("pay",),
+                approvers=("room:Ops@Rooms.example", "bob@a.example"),
+                affiliation="admin",
+                hat="urn:x:oncall",
+                need=2,
+                not_requester=True,
+            ),
+            Rule(("wipe",), approvers=("alice@a.example", "bob@a.example"), need=2),
+        ],
+    )
+    room = ApproverRoom(jid=JID.parse("ops@rooms.example"), affiliation="admin", hat="urn:x:oncall")
+    rule = policy.asking("pay")
+    assert rule.approvers == (BOB,)
+    assert rule.approvals == Approvals(need=2, requester=False, room=room)
+    assert rule.description == (
+        "2 of bob@a.example, the admins and owners with the hat urn:x:oncall of ops@rooms.example,"
+        " not the requester"
+    )
+    assert policy.rooms == (room.jid,)
+    assert list(policy.rules_with_rooms) == ["policy.rules[0]"]
+    assert policy.asking("wipe").approvals == Approvals(need=2)
+    assert policy.asking("wipe").description == "2 of alice@a.example, bob@a.example"
+
+
+@pytest.mark.parametrize(
+    ("entries", "why"),
+    [
+        (("room:rooms.example",), "service of rooms"),
+        (("room:ops@rooms.example/x",), "resource"),
+        (("room:",), "address"),
+        (("room:ops@rooms.example", "room:lab@rooms.example"), "one room"),
+    ],
+)
+def test_a_room_that_could_not_decide_is_refused(entries: tuple[str, ...], why: str) -> None:
+    with pytest.raises(PolicyError) as refused:
+        Policy(allowed_domains=["a.example"], rules=[Rule(("x",), approvers=entries)])
+    (bad,) = refused.value.entries
+    assert bad.key == "policy.rules[0].approvers"
+    assert bad.entry == entries[-1]
+    assert why in bad.why
+
+
+@given(
+    st.lists(st.sampled_from(["alice@a.example", "bob@a.example"]), max_size=3),
+    st.booleans(),
+    st.integers(1, 3),
+    st.booleans(),
+)
+def test_what_a_rule_demands_is_what_it_says(
+    accounts: list[str], room: bool, need: int, not_requester: bool
+) -> None:
+    entries = (*accounts, *(["room:ops@rooms.example"] if room else []))
+    rule = Rule(("x",), approvers=entries, need=need, not_requester=not_requester)
+    found = Policy(allowed_domains=["a.example"], rules=[rule]).asking("x")
+    assert found.approvers == tuple(JID.parse(one) for one in dict.fromkeys(accounts))
+    assert (found.room is not None) == room
+    assert found.has_approvers == bool(entries)
+    is_plain = not room and need == 1 and not not_requester
+    assert (found.approvals is None) == is_plain
+    if found.approvals is not None:
+        assert (found.approvals.need, found.approvals.requester) == (need, not not_requester)

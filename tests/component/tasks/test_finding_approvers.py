@@ -13,6 +13,7 @@ from component.skills import DeclarationError, Skill, skill
 from component.tasks.gate import UNKNOWN, Approvers, risk_of
 from component.tasks.request import CallerContext, Confirmation, Request
 from xep.disco import Feature, Identity, InfoQuery
+from xep.fluux_agent.confirm import Approvals, ApproverRoom
 from xep.fluux_agent.errors import ConfirmationUnavailable
 from xep.jid import JID
 from xep.stanza_error import Condition, StanzaError
@@ -239,3 +240,39 @@ async def test_who_was_passed_over_in_a_conversation_is_asked_before_a_confirmat
 
 async def test_the_risk_is_what_the_skill_says() -> None:
     assert [risk_of(each) for each in (erase, write, read)] == ["high", "medium", "low"]
+
+
+ROOM_RULE = ("room:ops@rooms.example", "boss@a.example")
+OTHERS = (BOSS,)
+
+
+async def test_a_room_and_how_many_are_part_of_what_is_demanded() -> None:
+    world = World(rules=[Rule(("*",), approvers=ROOM_RULE, affiliation="admin", need=2)])
+    room = ApproverRoom(jid=JID.parse("ops@rooms.example"), affiliation="admin")
+    expected = Confirmation(OTHERS, "high", 60.0, Approvals(need=2, room=room))
+    # An agent that asks is no reason to ask somebody else.
+    assert await world(ALICE) == await world(PEER) == expected
+    assert not expected.is_only_of(OTHERS[0])
+
+
+async def test_the_requester_is_not_among_those_who_are_asked() -> None:
+    names = ("boss@a.example", str(ALICE.bare))
+    rule = Rule(("*",), approvers=names, need=1, not_requester=True)
+    world = World(rules=[rule])
+    found = await world(ALICE)
+    assert found == Confirmation(OTHERS, "high", 60.0, Approvals(requester=False))
+    rule = Rule(("*",), approvers=names, need=2, not_requester=True)
+    assert await World(rules=[rule]).refused(ALICE)
+
+
+@pytest.mark.parametrize("origin", ["iq", "message", "command", "tool", "child", "trigger"])
+@pytest.mark.parametrize("asker", ["caller", "model", "misled model", "approved"])
+async def test_every_origin_needs_the_same_approvals(origin: Any, asker: Any) -> None:
+    world = World(rules=[Rule(("*",), approvers=("boss@a.example", "b@a.example"), need=2)])
+    context = CallerContext("assistant", asker=asker)
+    request = msgspec.structs.replace(request_of(ALICE), origin=origin, caller_context=context)
+    assert world.whom.needed(request, erase)
+    found = await world.whom.find(request, erase)
+    assert found is not None
+    assert found.approvals == Approvals(need=2)
+    assert len(found.asked) == 2

@@ -200,8 +200,17 @@ async def test_the_same_answer_again_asks_nothing_new() -> None:
         await question_of(desk)  # there is exactly one
 
 
-async def test_what_others_must_approve_is_asked_alone() -> None:
-    desk = Desk(send, erase, rules=[Rule(("erase",), approvers=("bob@b.example",))])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Rule(("erase",), approvers=("bob@b.example",)),
+        Rule(("erase",), approvers=(str(WHO.bare), "bob@b.example"), need=2),
+        Rule(("erase",), approvers=(str(WHO.bare), "room:ops@rooms.example")),
+    ],
+    ids=["another", "two", "room"],
+)
+async def test_what_others_must_approve_is_asked_alone(rule: Rule) -> None:
+    desk = Desk(send, erase, rules=[rule])
     async with desk.world.running():
         found = await ask(desk, *CALLS)
         assert set(found) == {"c1", "c3"}

@@ -1,0 +1,83 @@
+"""Which occupants of a room may decide, by what its presence shows."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from component.features.questions.checks import check_rooms
+from component.features.questions.room_votes import RANKS, is_entitled, ranks_from
+from component.kernel.check import Check
+from component.kernel.rooms.occupants import RoomOccupant
+from component.policy import Policy, Rule
+from xep.disco import Feature, InfoQuery
+from xep.fluux_agent.confirm import ApproverRoom
+from xep.jid import JID
+from xep.muc import NAMESPACE as MUC
+from xep.stanza_error import StanzaError
+
+ROOM = JID.parse("ops@rooms.example")
+HAT = "urn:example:oncall"
+
+
+@given(
+    st.builds(
+        RoomOccupant,
+        nick=st.just("x"),
+        jid=st.sampled_from(("", "alice@a.example")),
+        affiliation=st.sampled_from((*RANKS, "outcast")),
+        role=st.sampled_from(("moderator", "participant", "visitor")),
+        hats=st.sampled_from(((), (HAT,), ("urn:other",))),
+        is_agent=st.booleans(),
+    ),
+    st.sampled_from(RANKS),
+    st.sampled_from((None, HAT)),
+)
+def test_an_occupant_decides_with_account_affiliation_and_hat(
+    occupant: RoomOccupant, least: str, hat: str | None
+) -> None:
+    room = ApproverRoom(jid=ROOM, affiliation=least, hat=hat)  # type: ignore[arg-type]
+    ranks = ["none", "member", "admin", "owner"]
+    expected = (
+        bool(occupant.jid)
+        and not occupant.is_agent
+        and occupant.affiliation in ranks
+        and ranks.index(occupant.affiliation) >= ranks.index(least)
+        and (hat is None or hat in occupant.hats)
+    )
+    assert is_entitled(occupant, room) is expected
+
+
+def test_the_lists_of_a_room_that_name_approvers() -> None:
+    assert list(ranks_from("admin")) == ["admin", "owner"]
+    assert list(ranks_from("none")) == ["member", "admin", "owner"], "there is no list of all"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("answer", "verdict", "words"),
+    [
+        ((MUC, "muc_nonanonymous"), "ok", "shows the accounts"),
+        ((MUC, "muc_semianonymous"), "warning", "Make it non-anonymous, or the agent a moderator"),
+        (("urn:xmpp:ping",), "warning", "not that of a room"),
+        ("item-not-found", "warning", "there is no such room. Create it"),
+        ("remote-server-timeout", "warning", "cannot be asked"),
+    ],
+)
+async def test_doctor_says_who_decides_and_whether_the_room_shows_accounts(
+    answer: tuple[str, ...] | str, verdict: str, words: str
+) -> None:
+    async def ask(room: JID) -> InfoQuery:
+        assert room == ROOM
+        if isinstance(answer, str):
+            raise StanzaError(answer)  # type: ignore[arg-type]
+        return InfoQuery(features=tuple(Feature(var=var) for var in answer))
+
+    policy = Policy(
+        allowed_domains=["a.example"],
+        rules=[Rule(("pay",), approvers=(f"room:{ROOM}",), affiliation="owner", need=2)],
+    )
+    (found,) = await check_rooms(policy, ask)
+    assert isinstance(found, Check)
+    assert found.verdict == verdict
+    assert found.text.startswith(f"policy.rules[0]: 2 of the owners of {ROOM} decide; ")
+    assert words in found.text
