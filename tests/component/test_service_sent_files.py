@@ -77,7 +77,7 @@ class Place:
 
 def with_place(kit: Kit) -> Place:
     place = Place()
-    kit.kernel.tasks.own_place = place.share
+    kit.kernel.tasks.places.append(place.share)
     return place
 
 
@@ -221,7 +221,7 @@ async def test_a_model_learns_that_a_file_cannot_be_sent(tmp_path: Path) -> None
         async def full(_file: File, _request: Request) -> Link:
             raise CannotShare("the disk is full")
 
-        kit.kernel.tasks.own_place = full
+        kit.kernel.tasks.places.append(full)
         juliet = kit.peer(JULIET)
         await juliet.say("A report, please.")
         assert await juliet.hear() == "I can't send the chart."
