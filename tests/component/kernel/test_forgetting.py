@@ -9,6 +9,8 @@ from component.app.schema import SCHEMA
 from component.features.schedules import rows as schedule_rows
 from component.features.schedules.rows import Definition, Origin, Schedule
 from component.features.schedules.timing import Once
+from component.features.shared_files import rows as file_rows
+from component.features.shared_files.rows import SharedFile
 from component.features.watches import rows as watch_rows
 from component.features.watches.events import OfferedEvent, accept
 from component.features.watches.watch import Observed, Watch
@@ -35,7 +37,7 @@ FORGOTTEN = frozenset(table.name for table in SCHEMA.tables if not table.kept)
 def test_the_tables_whose_rows_are_forgotten_are_those_of_work_that_starts_by_itself() -> None:
     assert {
         *("notifications", "recipients", "schedules", "skill_memories", "started_work"),
-        *("watch_events", "watches"),
+        *("shared_files", "watch_events", "watches"),
     } == FORGOTTEN
 
 
@@ -73,6 +75,11 @@ def fill(database: Database, person: JID) -> None:
         "INSERT INTO skill_memories (skill, principal, name, value) VALUES ('s', ?, 'n', ?)",
         (str(person), f"secret of {person.local}"),
     )
+    file = SharedFile(
+        *(f"file of {person.local}", "assistant", str(person)),
+        *(f"secret of {person.local}", "text/plain", 1, "00" * 32, 2**60),
+    )
+    assert file_rows.insert(database, file, 100)
     event = OfferedEvent(Observed(item=f"{person.local}", version="1"), (watch.id,), b'{"a":1}')
     source = watch_rows.SourceRows(database, f"source of {person}")
     assert accept(source, [event], {watch.id: watch}, 5).starts == 1
@@ -88,6 +95,7 @@ def forget_juliet(database: Database) -> list[Schedule]:
     notifications.forget(database, juliet)
     started_work.forget(database, juliet)
     watch_rows.forget(database, juliet)
+    assert file_rows.forget(database, juliet) in (["file of juliet"], [])
     return schedule_rows.forget(database, JULIET, "assistant")
 
 

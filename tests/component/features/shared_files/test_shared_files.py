@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -143,66 +143,67 @@ async def test_too_many_requests_are_answered_with_429(tmp_path: Path) -> None:
     assert int(found[-1].header("retry-after")) > 0
 
 
-async def test_a_large_file_and_one_beyond_the_quota_are_refused(tmp_path: Path) -> None:
-    async with Storage.open(SCHEMA, tmp_path / "data") as storage:
-        settings = SharedFiles(max_file_bytes=256_000, quota_bytes=300_000)
-        place = Place(storage, tmp_path / "files", URL, settings)
-        with pytest.raises(CannotShare, match="at most 256,000 bytes"):
-            await place.keep(File(DATA + b"x", "image/png"), "assistant", JULIET)
+@pytest.mark.ports
+async def test_a_large_file_and_one_beyond_the_quota_are_refused(
+    tmp_path: Path, storage: Storage
+) -> None:
+    settings = SharedFiles(max_file_bytes=256_000, quota_bytes=300_000)
+    place = Place(storage, tmp_path / "files", URL, settings)
+    with pytest.raises(CannotShare, match="at most 256,000 bytes"):
+        await place.keep(File(DATA + b"x", "image/png"), "assistant", JULIET)
+    await place.keep(PICTURE, "assistant", JULIET)
+    with pytest.raises(CannotShare, match="maximum size together"):
         await place.keep(PICTURE, "assistant", JULIET)
-        with pytest.raises(CannotShare, match="maximum size together"):
-            await place.keep(PICTURE, "assistant", JULIET)
-        await place.keep(PICTURE, "assistant", JID.parse("romeo@example.com"))
-        assert len(list((tmp_path / "files").iterdir())) == 2
+    await place.keep(PICTURE, "assistant", JID.parse("romeo@example.com"))
+    assert len(list((tmp_path / "files").iterdir())) == 2
 
 
-async def test_forgetting_a_person_deletes_their_files(tmp_path: Path) -> None:
-    async with Storage.open(SCHEMA, tmp_path / "data") as storage:
-        place = Place(storage, tmp_path / "files", URL, SharedFiles())
-        await place.keep(PICTURE, "assistant", JULIET)
-        kept = await place.keep(PICTURE, "scout", JULIET)
-        address = JID.parse("assistant@agent.example.com")
-        who = Forgotten(agent="assistant", address=address, person=JULIET)
-        delete = await storage.write(partial(place.forget, who=who))
-        assert delete is not None
-        delete()
-        (left,) = (tmp_path / "files").iterdir()
-        assert left.name in kept.url
+@pytest.mark.ports
+async def test_forgetting_a_person_deletes_their_files(tmp_path: Path, storage: Storage) -> None:
+    place = Place(storage, tmp_path / "files", URL, SharedFiles())
+    await place.keep(PICTURE, "assistant", JULIET)
+    kept = await place.keep(PICTURE, "scout", JULIET)
+    address = JID.parse("assistant@agent.example.com")
+    who = Forgotten(agent="assistant", address=address, person=JULIET)
+    delete = await storage.write(partial(place.forget, who=who))
+    assert delete is not None
+    delete()
+    (left,) = (tmp_path / "files").iterdir()
+    assert left.name in kept.url
 
 
-async def test_content_without_a_row_is_deleted_later(tmp_path: Path) -> None:
-    async with Storage.open(SCHEMA, tmp_path / "data") as storage:
-        place = Place(storage, tmp_path / "files", URL, SharedFiles())
-        await place.sweep()
-        link = await place.keep(PICTURE, "assistant", JULIET)
-        (kept,) = (tmp_path / "files").iterdir()
-        orphan, young = kept.with_name("orphan"), kept.with_name("young")
-        for path in (orphan, young):
-            path.write_bytes(b"x")
-        os.utime(orphan, (0, 0))
-        os.utime(kept, (0, 0))
-        await place.sweep()
-        assert {path.name for path in kept.parent.iterdir()} == {kept.name, "young"}
-        assert kept.name in link.url
+@pytest.mark.ports
+async def test_content_without_a_row_is_deleted_later(tmp_path: Path, storage: Storage) -> None:
+    place = Place(storage, tmp_path / "files", URL, SharedFiles())
+    await place.sweep()
+    link = await place.keep(PICTURE, "assistant", JULIET)
+    (kept,) = (tmp_path / "files").iterdir()
+    orphan, young = kept.with_name("orphan"), kept.with_name("young")
+    for path in (orphan, young):
+        path.write_bytes(b"x")
+    os.utime(orphan, (0, 0))
+    os.utime(kept, (0, 0))
+    await place.sweep()
+    assert {path.name for path in kept.parent.iterdir()} == {kept.name, "young"}
+    assert kept.name in link.url
 
 
-async def test_a_cancelled_file_leaves_nothing(tmp_path: Path) -> None:
-    async with Storage.open(SCHEMA, tmp_path / "data") as storage:
-        place = Place(storage, tmp_path / "files", URL, SharedFiles())
-        writing = anyio.Event()
+@pytest.mark.ports
+async def test_a_cancelled_file_leaves_nothing(tmp_path: Path, storage: Storage) -> None:
+    place = Place(storage, tmp_path / "files", URL, SharedFiles())
+    writing = anyio.Event()
 
-        async def write(_op: Any) -> bool:
-            writing.set()
-            await anyio.sleep_forever()
-            return True
+    async def write(_op: Any) -> bool:
+        writing.set()
+        await anyio.sleep_forever()
+        return True
 
-        place._storage = msgspec.defstruct("Slow", [("write", Any)])(write)
-        async with anyio.create_task_group() as group:
-            group.start_soon(place.keep, PICTURE, "assistant", JULIET)
-            await writing.wait()
-            group.cancel_scope.cancel()
-        assert list((tmp_path / "files").iterdir()) == []
-        del storage
+    place._storage = SimpleNamespace(write=write)  # type: ignore[assignment]  # a slow one
+    async with anyio.create_task_group() as group:
+        group.start_soon(place.keep, PICTURE, "assistant", JULIET)
+        await writing.wait()
+        group.cancel_scope.cancel()
+    assert list((tmp_path / "files").iterdir()) == []
 
 
 def shared(name: str, media_type: str) -> SharedFile:
@@ -230,10 +231,10 @@ def test_any_name_and_type_give_headers_of_one_line(name: str, kind: str) -> Non
     assert disposition.count('"') == 2
 
 
-async def test_files_that_are_known_are_those_with_a_row(tmp_path: Path) -> None:
-    async with Storage.open(SCHEMA, tmp_path / "data") as storage:
-        place = Place(storage, tmp_path / "files", URL, SharedFiles())
-        link = await place.keep(PICTURE, "assistant", JULIET)
-        id_ = link.url.split("/")[-2]
-        assert len(id_) == 32
-        assert await storage.read(partial(rows.known, ids=[id_, "other"])) == {id_}
+@pytest.mark.ports
+async def test_files_that_are_known_are_those_with_a_row(tmp_path: Path, storage: Storage) -> None:
+    place = Place(storage, tmp_path / "files", URL, SharedFiles())
+    link = await place.keep(PICTURE, "assistant", JULIET)
+    id_ = link.url.split("/")[-2]
+    assert len(id_) == 32
+    assert await storage.read(partial(rows.known, ids=[id_, "other"])) == {id_}
