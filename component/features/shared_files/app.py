@@ -58,11 +58,6 @@ class FilesApp:
         if scope["method"] not in ("GET", "HEAD"):
             await answer(405, "Files are fetched with GET.\n", (b"allow", b"GET, HEAD"))
             return
-        wait_s = self._rate.take(anyio.current_time())
-        if wait_s:
-            retry = (b"retry-after", b"%d" % max(1, round(wait_s)))
-            await answer(429, "There are too many requests.\n", retry)
-            return
         found = None
         if (path := _PATH.fullmatch(scope["path"])) is not None:
             try:
@@ -73,6 +68,12 @@ class FilesApp:
                 return
         if found is None:
             await answer(404, "There is no such file, or it has expired.\n")
+            return
+        # Only addresses of files count, so that nobody who guesses addresses keeps others out.
+        wait_s = self._rate.take(anyio.current_time())
+        if wait_s:
+            retry = (b"retry-after", b"%d" % max(1, round(wait_s)))
+            await answer(429, "There are too many requests.\n", retry)
             return
         file, left_s = found
         try:

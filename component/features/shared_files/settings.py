@@ -27,8 +27,8 @@ class SharedFiles(Section):
     are deleted.
     """
     requests_per_minute: Count = 600
-    """Maximum number of requests per minute, of everybody together. Further ones are answered with
-    429.
+    """Maximum number of requests for files per minute, of everybody together. Further ones are
+    answered with 429.
     """
     downloads_total: Count = 64
     """Maximum number of files that are sent at the same time."""

@@ -138,7 +138,9 @@ async def test_requests_for_other_things_are_refused(tmp_path: Path) -> None:
 async def test_too_many_requests_are_answered_with_429(tmp_path: Path) -> None:
     async with serving(tmp_path, requests_per_minute=2) as world:
         link = await world.place.keep(PICTURE, "assistant", JULIET)
+        unknown = [await world.fetch(f"/files/{'x' * 32}/map.png") for _ in range(3)]
         found = [await world.fetch(link.url) for _ in range(3)]
+    assert [one.status for one in unknown] == [404, 404, 404]
     assert [one.status for one in found] == [200, 200, 429]
     assert int(found[-1].header("retry-after")) > 0
 
