@@ -21,11 +21,12 @@ from pydantic import SecretStr
 
 from benchmarks.report import Line
 from component.app.schema import SCHEMA
-from component.features.webhooks.app import Receive, Send, WebhookApp
-from component.features.webhooks.listener import WebhookListener
+from component.features.http_listener.listener import HttpListener
+from component.features.webhooks.app import WebhookApp
 from component.features.webhooks.rows import DeliveryStore
 from component.features.webhooks.settings import WebhookEntry, WebhookLimits
 from component.features.webhooks.webhook import Webhook
+from component.kernel.http_routes import HttpRoute, HttpRoutes, Receive, Send
 from component.kernel.triggers import Trigger, Work
 from component.store import Storage
 
@@ -97,8 +98,10 @@ async def _run(kind: type[WebhookApp]) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as directory:
         async with Storage.open(SCHEMA, Path(directory) / "data") as storage:
             starter: Any = _Starter(storage)
+            routes = HttpRoutes()
             app = kind([webhook], starter, DeliveryStore(storage, 3600), WebhookLimits())
-            listener = WebhookListener(app, "127.0.0.1", 0)
+            routes.routes.append(HttpRoute("", app))
+            listener = HttpListener(routes, "127.0.0.1", 0)
             async with anyio.create_task_group() as group:
                 await group.start(listener.run)
                 times: list[float] = []

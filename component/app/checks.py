@@ -43,6 +43,8 @@ from component.private import close_to_others, exposed
 from component.sandbox.report import confinement_report
 from component.skills import DuplicateSkillError, Registry, SkillLoadError
 from component.store import DirectoryInUseError, OutdatedError, Storage, StorageError
+from component.tasks.protocol import CannotShare
+from component.uploads import Query, Uploads
 from xep.binding import Payload
 from xep.disco import INFO, InfoQuery
 from xep.jid import JID
@@ -54,6 +56,10 @@ _ANSWER_S = 10.0
 _LOST = (
     "an ordinary IQ did not pass through the server and back, although the connection works."
     " ejabberd 23.10 to 24.12 drops such IQs when mod_privilege is enabled: disable it or upgrade."
+)
+_NOT_ASKED = (
+    "not asked for a place for files while the service runs: `xmpp-agent status` warns of uploads"
+    " that were refused; stop the service to ask for one"
 )
 _LOST_AMONG = (
     "not checked: an ordinary IQ did not come back to this process. If instances run, they have"
@@ -82,6 +88,8 @@ async def check_all(settings: Settings, *, repair: bool = False) -> AsyncIterato
         unknown = () if registry is None else await find_unknown_skills(settings, registry.names())
         if unknown:
             yield Check("skill names", "warning", "\n".join(unknown))
+    if storage.verdict == "warning" and not settings.is_worker:
+        yield Check("files", "ok", _NOT_ASKED)
     if storage.verdict == "warning" or settings.is_worker:
         return
     traces = await check_traces(settings)
@@ -334,6 +342,7 @@ async def _ordinary_iqs(settings: Settings) -> list[Check]:
                 # What the server grants comes before its answers.
                 homes = await check_homes(settings, software, privileges)
                 found += [] if homes is None else [homes]
+                found.append(await _uploads(settings, ask))
                 if any(rule.rooms for rule in settings.policy.rules):
                     from component.features.questions.checks import check_rooms  # noqa: PLC0415
 
@@ -346,6 +355,25 @@ async def _ordinary_iqs(settings: Settings) -> list[Check]:
             await one.close(2)
         tasks.cancel_scope.cancel()
     return found
+
+
+async def _uploads(settings: Settings, ask: Query) -> Check:
+    """Ask for a place for a file, as the service does when an agent sends one."""
+    server, named = settings.server.parent_domain, settings.uploads.address
+    uploads = Uploads(
+        ask,
+        JID.parse(server) if server else None,
+        None if named is None else JID.parse(named),
+    )
+    try:
+        address = await uploads.check()
+    except CannotShare as error:
+        if settings.http.port is not None and settings.http.url:
+            text = f"files are served at {settings.http.url}, because {error}"
+            return Check("files", "ok", text)
+        text = f"agents cannot send files: {error}. docs/how-to/send-files.md says what helps"
+        return Check("files", "warning" if uploads.problems else "ok", text)
+    return Check("files", "ok", f"{address} gives the agents places for files")
 
 
 class _Connected(Receiver):

@@ -44,6 +44,8 @@ FEATURES: Final = (
     "tasks_iq",
     "watches",
     "webhooks",
+    "shared_files",
+    "http_listener",
     "metrics",
     "audit_log",
     "balancing",

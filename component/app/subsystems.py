@@ -223,6 +223,8 @@ def _lists(
         (kernel.offers, lambda one: one.offers),
         (kernel.gauges, lambda one: (one.gauges,)),
         (kernel.tasks.spent, lambda one: _given(one.spent)),
+        (kernel.http.routes, lambda one: one.http_routes),
+        (kernel.tasks.places, lambda one: _given(one.share)),
         (kernel.warnings, lambda one: (one.warnings,)),
         (kernel.message_stages, lambda one: one.message_stages),
     )

@@ -29,7 +29,7 @@ from component.config.peers import Peers
 from component.config.policy import Agent, Policy
 from component.config.sections import Top
 from component.config.server import Server
-from component.config.service import Audit, Log, PubSub, Storage, Traces, Uploads
+from component.config.service import Audit, Http, Log, PubSub, Storage, Traces, Uploads
 from component.config.skills import Conformance, Skills, XmppSend
 from component.config.work import Notifications
 
@@ -78,6 +78,7 @@ class Settings(BaseModel):
     skills: OnUse[Skills] = EMPTY
     storage: OnUse[Storage] = EMPTY
     uploads: OnUse[Uploads] = EMPTY
+    http: OnUse[Http] = EMPTY
     log: OnUse[Log] = EMPTY
     llm: OnUse[LLM | None] = None
     agents: Annotated[OnUse[tuple[AgentEntry, ...]], AfterValidator(different_names("agents"))] = ()

@@ -1,12 +1,22 @@
 """The sections about the operation of the service: its log, data, traces and PubSub nodes."""
 
+import ipaddress
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from component.config.kinds import Count, Domain, FilePath, Section, http_address, refusal
+from component.config.kinds import (
+    Count,
+    Domain,
+    FilePath,
+    Port,
+    Section,
+    http_address,
+    refusal,
+    without_brackets,
+)
 
 
 class Log(Section):
@@ -94,9 +104,42 @@ class PubSub(Section):
 
 
 class Uploads(Section):
-    """Where files of results are put that do not fit into a stanza."""
+    """Where files for people are put, and results that do not fit into a stanza."""
 
     address: Domain | None = Field(default=None, examples=["upload.example.com"])
-    """Address of the HTTP upload service (XEP-0363). Default: the one that the server lists, if it
-    has one.
+    """Address of the HTTP upload service (XEP-0363). Default: those that the server lists. What
+    they do not take is kept here if [http] has a url; see [shared_files].
+    """
+
+
+def _host(value: str) -> str:
+    try:
+        return str(ipaddress.ip_address(without_brackets(value)))
+    except ValueError:
+        raise refusal("must be an IP address, such as 127.0.0.1, ::1 or 0.0.0.0") from None
+
+
+def _url(value: str) -> str:
+    if not value:
+        return value
+    parts = urlsplit(http_address(value, "https://agent.example.com"))
+    if parts.query or parts.fragment or parts.password is not None:
+        raise refusal("must be a URL without query and password: https://agent.example.com")
+    return value.rstrip("/")
+
+
+class Http(Section):
+    """The HTTP listener: it receives webhooks, and serves files. It needs the `webhooks` extra."""
+
+    host: Annotated[str, AfterValidator(_host)] = "127.0.0.1"
+    """IP address to listen on. There is no TLS: put a reverse proxy in front of it, and leave this
+    as it is if the proxy runs on the same machine.
+    """
+    port: Port | None = Field(default=None, examples=[8470])
+    """TCP port to listen on. Nothing listens unless it is set."""
+    url: Annotated[str, AfterValidator(_url)] = Field(
+        default="", examples=["https://agent.example.com"]
+    )
+    """URL at which others reach the listener through the reverse proxy. With it, files are served
+    that the server's upload service does not take.
     """

@@ -22,6 +22,7 @@ from component.kernel.adhoc import Offers
 from component.kernel.check import Check
 from component.kernel.disco import Nodes
 from component.kernel.events import EventListener, OnAvailability, OnGranted
+from component.kernel.http_routes import HttpRoute
 from component.kernel.kernel import Kernel
 from component.kernel.stream import FormHandler, Handler
 from component.link.messages.inbound import MessageStage
@@ -32,7 +33,7 @@ from component.skills.sources import SkillSource
 from component.store import Storage
 from component.store.forgetting import Forget
 from component.store.shared import Reload
-from component.tasks.protocol import DeletedTask, Notice
+from component.tasks.protocol import DeletedTask, Notice, Share
 
 F = TypeVar("F", bound="Feature")
 
@@ -97,6 +98,9 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
         task_changed: called with each revision of a task. Never waits.
         task_deleted: called with a task that is no longer stored. Never waits.
         pubsub_listener: observes the notifications of other PubSub services.
+        http_routes: serve HTTP requests.
+        share: keeps a file where others get it, if the server's upload service does not take it.
+            Raises CannotShare.
 
     Callbacks that would be called for each stanza or each revision of a task are None by default.
     """
@@ -130,6 +134,8 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     task_changed: Callable[[Notice], None] | None = None
     task_deleted: Callable[[DeletedTask], None] | None = None
     pubsub_listener: EventListener | None = None
+    http_routes: Sequence[HttpRoute] = ()
+    share: Share | None = None
 
 
 class Feature:

@@ -15,6 +15,7 @@ from component.kernel.disco import Disco
 from component.kernel.environment import Environment, Rights
 from component.kernel.events import PresenceEvents, PubSubEvents
 from component.kernel.goals import goal_skill
+from component.kernel.http_routes import HttpRoutes
 from component.kernel.module_functions import ModuleFunctions
 from component.kernel.options import facts, names_by_localpart
 from component.kernel.rooms.client_kinds import ClientKinds
@@ -101,6 +102,7 @@ class Kernel:
         forgets: delete the rows of a person; features add theirs.
         gauges: return metrics that are read on request; features add theirs.
         warnings: return what an admin has to decide, in sentences; features add theirs.
+        http: passes HTTP requests to the features that serve them.
         started: when the service was started.
         reload: reads the configuration again, and applies what has changed; raises CommandError
             with what is wrong, if nothing was applied. None before the service runs.
@@ -116,6 +118,7 @@ class Kernel:
         self.gauges: list[Callable[[], Iterable[Gauge]]] = []
         self.message_stages: list[MessageStage] = []
         self.warnings: list[Callable[[], Sequence[str]]] = []
+        self.http = HttpRoutes()
         self.offers: list[Offers] = []
         self.forms: dict[str, FormHandler] = {}
         self._messages: GuardedMessages | None = None

@@ -70,7 +70,7 @@ class TaskSubsystem:
         late: return the names of sources of skills that are not ready.
         held: return the names of sources whose descriptions wait for an approval.
         spent: return what the work of a task has cost so far, each of one kind.
-        own_place: keeps files that the server's upload service does not take; None if nothing does.
+        places: keep files that the server's upload service does not take; features add theirs.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class TaskSubsystem:
         self._catalog = catalog
         self._stream = stream
         self._uploads: Uploads | None = None
-        self.own_place: Share | None = None
+        self.places: list[Share] = []
         self._agents = agents
         self.on_set_aside: list[Callable[[Notification], Awaitable[None]]] = []
         self.internal: dict[str, Skill] = {SEVERAL_CALLS.name: SEVERAL_CALLS}
@@ -227,13 +227,13 @@ class TaskSubsystem:
         try:
             return await self._uploaded_to().share(file, request.share)
         except CannotShare as error:
-            if self.own_place is None:
-                raise
             problem = str(error)
-        try:
-            return await self.own_place(file, request)
-        except CannotShare as error:
-            raise CannotShare(f"{error}; {problem}") from None
+        for place in self.places:
+            try:
+                return await place(file, request)
+            except CannotShare as error:
+                problem = f"{error}; {problem}"
+        raise CannotShare(problem)
 
     def _uploaded_to(self) -> "Uploads":
         if self._uploads is None:
@@ -252,7 +252,7 @@ class TaskSubsystem:
 
     def upload_problems(self) -> Sequence[str]:
         """Return why files cannot be uploaded, as far as it was tried, in sentences."""
-        if self._uploads is None or self.own_place is not None:
+        if self._uploads is None or self.places:
             return ()
         return self._uploads.problems
 

@@ -372,14 +372,14 @@ async def test_a_watch_that_is_added_starts_work_and_one_that_is_removed_does_no
         assert not [each for each in juliet.take() if "Romeo" in (each.text_of("body") or "")]
 
 
-async def test_webhooks_are_listened_for_and_no_more(tmp_path: Path) -> None:
+async def test_http_requests_are_listened_for_and_no_more(tmp_path: Path) -> None:
     with socket.socket() as held:
         # Nobody else gets the port meanwhile; who reuses addresses may listen on it.
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind(("127.0.0.1", 0))
         address = held.getsockname()
         async with service(tmp_path) as kit:
-            await kit.reload(f"[webhooks]\nport = {address[1]}")
+            await kit.reload(f"[http]\nport = {address[1]}")
             with socket.create_connection(address, timeout=10):
                 pass
             await kit.reload()

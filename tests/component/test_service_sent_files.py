@@ -77,7 +77,7 @@ class Place:
 
 def with_place(kit: Kit) -> Place:
     place = Place()
-    kit.kernel.tasks.own_place = place.share
+    kit.kernel.tasks.places.append(place.share)
     return place
 
 
@@ -221,8 +221,59 @@ async def test_a_model_learns_that_a_file_cannot_be_sent(tmp_path: Path) -> None
         async def full(_file: File, _request: Request) -> Link:
             raise CannotShare("the disk is full")
 
-        kit.kernel.tasks.own_place = full
+        kit.kernel.tasks.places.append(full)
         juliet = kit.peer(JULIET)
         await juliet.say("A report, please.")
         assert await juliet.hear() == "I can't send the chart."
         assert "5,000 bytes. The person does not get this file" in model.asked
+
+
+async def test_the_file_of_a_task_that_a_turn_waited_for_comes_with_its_answer(
+    tmp_path: Path,
+) -> None:
+    model = Script(call("later"), "Here it is, as promised.")
+    async with service(tmp_path, SILENT, model=model, skills=ALL) as kit:
+        juliet = kit.peer(JULIET)
+        with_place(kit)
+        await juliet.say("A chart tomorrow, please.")
+        await kit.advance(5)
+        await kit.restart(kill=True)
+        place = with_place(kit)
+        juliet.take()
+        await kit.jump(86_401)
+        await kit.advance(10)
+        text, file = [one for one in juliet.take() if body(one)]
+        assert body(text) == "Here it is, as promised."
+        assert check_file(file, place) == LARGE
+
+
+async def test_the_files_of_a_sub_agent_come_with_the_answer_of_its_agent(tmp_path: Path) -> None:
+    model = Script(
+        call("spawn_agent", task="Draw a chart.", role="artist"),
+        call("chart"),
+        "It is drawn.",
+        "My artist has drawn it.",
+    )
+    async with service(tmp_path, SILENT, model=model, skills=ALL) as kit:
+        place, juliet = with_place(kit), kit.peer(JULIET)
+        await juliet.say("Have a chart drawn, please.")
+        assert await juliet.hear() == "My artist has drawn it."
+        await kit.settled()
+        (file,) = [one for one in juliet.take() if body(one)]
+        assert check_file(file, place) == LARGE
+
+
+@pytest.mark.parametrize("work", ["skill = 'report'", "goal = 'Draw a chart.'"])
+async def test_a_notification_has_the_files_of_its_work(tmp_path: Path, work: str) -> None:
+    entry = (
+        "[[schedule]]\nname = 'daily'\nwhen = 'every day at 9'\n"
+        f"principal = 'juliet@capulet.example'\n{work}\n[notifications]\nquiet = ''\n"
+    )
+    model = Script(call("report"), "It rises.")
+    async with service(tmp_path, SILENT + entry, model=model, skills=ALL) as kit:
+        place, juliet = with_place(kit), kit.peer(JULIET)
+        await kit.jump(86_401)
+        await kit.advance(60)
+        text, file = [one for one in juliet.take() if body(one)]
+        assert body(text) == "It rises."
+        assert check_file(file, place) == SMALL

@@ -74,7 +74,7 @@ def hooked(xmpp_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Ite
     with chatting(
         xmpp_server,
         tmp_path_factory.mktemp("hooked"),
-        webhooks__port=lease.port,
+        http__port=lease.port,
         webhook=hooks,
         notifications__quiet="",
         notifications__per_window=3,

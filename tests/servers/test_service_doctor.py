@@ -34,14 +34,14 @@ def test_doctor_reports_ok_before_and_while_the_service_runs(
     all_is_well = dict.fromkeys(
         (
             *("configuration", "policy", "skills", "model", "storage", "memory"),
-            *("connection", "probe", "service discovery", "memory homes"),
+            *("connection", "probe", "service discovery", "memory homes", "files"),
         ),
         "ok",
     )
     assert doctor(xmpp_server, tmp_path / "agent") == (0, all_is_well)
     # The very directory that has been looked at.
     agent = make_agent(xmpp_server).connected()
-    first = ("configuration", "policy", "skills", "model", "storage", "service", "memory")
+    first = ("configuration", "policy", "skills", "model", "storage", "service", "memory", "files")
     assert doctor(xmpp_server, tmp_path / "agent") == (
         0,
         dict.fromkeys(first, "ok") | {"storage": "warning"},

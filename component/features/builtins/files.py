@@ -1,5 +1,5 @@
-"""The skills `file_list`, `file_read`, `file_write` and `file_delete`: files that an agent keeps
-for a person.
+"""The skills `file_list`, `file_read`, `file_send`, `file_write` and `file_delete`: files that an
+agent keeps for a person.
 """
 
 from __future__ import annotations
@@ -7,8 +7,9 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
+from mimetypes import MimeTypes
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
@@ -16,8 +17,13 @@ from component.features.builtins.folder import Folder, FolderLimits
 from component.features.builtins.settings import Files
 from component.skills.context import Context
 from component.skills.declare import own_skill
+from component.skills.errors import SkillError
 from component.skills.outputs import JSON, TEXT, File, Output, SkillResult, text_and_data
 from component.skills.skill import Skill
+
+_TYPES: Final = MimeTypes(filenames=())
+"""The media types of names, without those of this machine."""
+_TYPES.add_type("text/markdown", ".md")
 
 Name = Annotated[
     str,
@@ -65,7 +71,30 @@ def file_skills(settings: Files, root: Path) -> tuple[Skill, ...]:
         try:
             return SkillResult((Output(data.decode()),))
         except UnicodeDecodeError:
-            return SkillResult((File(data, "application/octet-stream", path.rpartition("/")[2]),))
+            return SkillResult((_file(path, data, audience="model"),))
+
+    @own_skill(
+        title="Send a file",
+        question="May I send you the file {path}?",
+        **reads,
+        **common,
+    )
+    def file_send(
+        context: Context,
+        path: Name,
+        text: Annotated[
+            str | None,
+            Meta(description="The content, if it is not that of a file that you keep."),
+        ] = None,
+    ) -> File:
+        """Send the person a file that you keep, or a text as a file of this name.
+
+        The person gets it after your answer.
+        """
+        data = folder(context).read(path) if text is None else text.encode()
+        if len(data) > settings.max_file_bytes:
+            raise SkillError(f"{path} would have more than {settings.max_file_bytes:,} bytes.")
+        return _file(path, data, audience="person")
 
     @own_skill(
         title="Write a file",
@@ -99,7 +128,18 @@ def file_skills(settings: Files, root: Path) -> tuple[Skill, ...]:
         folder(context).delete(path)
         return f"Deleted {path}."
 
-    return (file_list, file_read, file_write, file_delete)
+    return (file_list, file_read, file_send, file_write, file_delete)
+
+
+def _file(path: str, data: bytes, audience: Literal["person", "model"]) -> File:
+    kind = _TYPES.guess_type(path)[0]
+    if kind is None:
+        try:
+            data.decode()
+            kind = TEXT
+        except UnicodeDecodeError:
+            kind = "application/octet-stream"
+    return File(data, kind, path.rpartition("/")[2], audience)
 
 
 def _directory(context: Context, *, shared: bool) -> Path:

@@ -8,7 +8,7 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -68,7 +68,8 @@ def _readable(block: Any) -> dict[str, Any]:
         case {"type": "text", "text": str() as text}:
             return {"type": "text", "text": text}
         case {"type": "image" | "audio" as kind, "data": str() as data}:
-            return {"type": kind, "data": data, "mimeType": _media_type(block) or _BINARY}
+            made = {"type": kind, "data": data, "mimeType": _media_type(block) or _BINARY}
+            return made | _annotations(block)
         case {"type": "resource_link", "uri": str() as uri}:
             link = {name: block[name] for name in _OF_LINKS if _is_text(block, name)}
             return {"name": uri, **link, "type": "resource_link", "uri": uri}
@@ -76,7 +77,8 @@ def _readable(block: Any) -> dict[str, Any]:
             kept = {name: resource[name] for name in _OF_RESOURCES if _is_text(resource, name)}
             if "text" in kept:
                 kept.pop("blob", None)
-            return {"type": "resource", "resource": {"uri": "", **kept}}
+            found = {"type": "resource", "resource": {"uri": "", **kept}}
+            return found | _annotations(block)
     shown = part_of(block) if isinstance(block, Mapping) else None
     said = shown.text if isinstance(shown, Output) else "A part that cannot be read."
     return {"type": "text", "text": said}
@@ -106,24 +108,43 @@ def part_of(block: Mapping[str, Any]) -> Part:
         case {"type": "text", "text": str() as text}:
             return Output(text)
         case {"type": "image" | "audio", "data": str() as data}:
-            return _file(block, data)
+            return _file(block, data, _audience(block))
         case {"type": "resource_link", "uri": str()}:
             return _link(block)
         case {"type": "resource", "resource": {"text": str() as text} as resource}:
             is_json = _media_type(resource) == JSON and _json(text) is not msgspec.UNSET
             return Output(text, JSON) if is_json else Output(text)
         case {"type": "resource", "resource": {"blob": str() as data} as resource}:
-            return _file(resource, data)
+            return _file(resource, data, _audience(block))
     return Output(f"A part of an unknown type, {_word(block, 'type')}.")
 
 
-def _file(described: Mapping[str, Any], data: str) -> Part:
+def _annotations(block: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the annotations of a block that are used."""
+    audience = {"person": "user", "model": "assistant"}.get(_audience(block) or "")
+    return {"annotations": {"audience": [audience]}} if audience else {}
+
+
+def _audience(block: Mapping[str, Any]) -> Literal["person", "model"] | None:
+    """Return for whom a server means a block, if not for both."""
+    annotations = block.get("annotations")
+    match annotations.get("audience") if isinstance(annotations, Mapping) else None:
+        case ["user"]:
+            return "person"
+        case ["assistant"]:
+            return "model"
+    return None
+
+
+def _file(
+    described: Mapping[str, Any], data: str, audience: Literal["person", "model"] | None
+) -> Part:
     try:
         content = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
         return Output("A file that is not base64, so it cannot be read.")
     name = _word(described, "uri").rpartition("/")[2]
-    return File(content, _media_type(described) or _BINARY, name or None)
+    return File(content, _media_type(described) or _BINARY, name or None, audience)
 
 
 def _link(block: Mapping[str, Any]) -> Part:

@@ -6,8 +6,8 @@ received, it has to be complete in some seconds, and only so many are received a
 """
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, TypeAlias, TypeVar
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import Any, Final, TypeVar
 
 import anyio
 import msgspec
@@ -18,6 +18,7 @@ from component.features.webhooks.delivery import Signed, WebhookError, is_readab
 from component.features.webhooks.rows import DeliveryStore
 from component.features.webhooks.settings import WebhookLimits
 from component.features.webhooks.webhook import Webhook
+from component.kernel.http_routes import Receive, Send
 from component.kernel.task_starter import TaskStarter
 from component.kernel.triggers import Trigger, Work
 from component.link.router.rare_log import RareLog
@@ -26,11 +27,7 @@ from xep.stanza_error import StanzaError
 
 _log = structlog.get_logger("component.webhooks")
 
-Message: TypeAlias = dict[str, Any]
-"""An event of ASGI (https://asgi.readthedocs.io/en/latest/specs/www.html)."""
 T = TypeVar("T")
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 ANSWER_S: Final = 10.0
 """Seconds for recording a task, after which the sender is asked to try again."""
@@ -84,16 +81,9 @@ class WebhookApp:
         self._rare = RareLog(_log)
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
-        """Answer one request. See the ASGI specification for the arguments."""
-        kind = scope["type"]
-        if kind == "http":
-            with contextlib.suppress(_GoneError):
-                await self._http(scope, receive, send)
-        elif kind == "lifespan":
-            await _lifespan(receive, send)
-        elif kind == "websocket":
-            await receive()
-            await send({"type": "websocket.close", "code": 1000})
+        """Answer one request; see `HttpApp`."""
+        with contextlib.suppress(_GoneError):
+            await self._http(scope, receive, send)
 
     async def _http(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         body = _Body(receive, self._limits)
@@ -344,11 +334,3 @@ def _unavailable(hint: str) -> WebhookError:
     return WebhookError(
         503, "The delivery cannot be recorded at the moment.", hint, retry_after_s=_RETRY_S
     )
-
-
-async def _lifespan(receive: Receive, send: Send) -> None:
-    while True:
-        message = await receive()
-        await send({"type": f"{message['type']}.complete"})
-        if message["type"] == "lifespan.shutdown":
-            return

@@ -1,6 +1,5 @@
 """The sections about webhooks: HTTP requests of other services that start work."""
 
-import ipaddress
 import re
 from typing import Annotated, Any, Final, Literal
 
@@ -9,12 +8,10 @@ from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_val
 from component.config.kinds import (
     Count,
     Expression,
-    Port,
     Seconds,
     Section,
     refusal,
     standard_key,
-    without_brackets,
 )
 from component.config.model import Settings
 from component.config.sections import Top, list_of_tables, table
@@ -23,13 +20,6 @@ from component.config.work import WorkEntry, known_agents_only
 WEBHOOK_NAME: Final = r"[a-z0-9][a-z0-9-]{0,63}"
 _PATH: Final = r"(/[A-Za-z0-9._~-]{1,128}){1,8}"
 _SHORTEST_SECRET: Final = 16
-
-
-def _host(value: str) -> str:
-    try:
-        return str(ipaddress.ip_address(without_brackets(value)))
-    except ValueError:
-        raise refusal("must be an IP address, such as 127.0.0.1, ::1 or 0.0.0.0") from None
 
 
 def _name(value: str) -> str:
@@ -45,14 +35,8 @@ def _path(value: str) -> str:
 
 
 class WebhookLimits(Section):
-    """The HTTP listener for webhooks. It needs the `webhooks` extra."""
+    """Limits of the requests to webhooks, which the listener of [http] receives."""
 
-    host: Annotated[str, AfterValidator(_host)] = "127.0.0.1"
-    """IP address to listen on. There is no TLS: put a reverse proxy in front of it, and leave this
-    as it is if the proxy runs on the same machine.
-    """
-    port: Port | None = Field(default=None, examples=[8470])
-    """TCP port to listen on. Nothing listens unless it is set."""
     max_body_bytes: Count = Field(default=1_048_576, ge=1024, le=26_214_400)
     """Maximum size of a request in bytes, from 1024 to 26214400 (the largest that GitHub sends)."""
     max_depth: Count = Field(default=32, le=200)
@@ -159,23 +143,23 @@ def _differ(entries: tuple[WebhookEntry, ...]) -> tuple[WebhookEntry, ...]:
     return entries
 
 
-LISTENER: Final = table("webhooks", WebhookLimits)
+LIMITS: Final = table("webhooks", WebhookLimits)
 ENTRIES: Final = list_of_tables("webhook", WebhookEntry, _differ)
-SECTIONS: Final[tuple[Top[Any], ...]] = (LISTENER, ENTRIES)
+SECTIONS: Final[tuple[Top[Any], ...]] = (LIMITS, ENTRIES)
 
 
 def is_used(settings: Settings) -> bool:
-    """Return whether the service listens for webhooks."""
-    return settings[LISTENER].port is not None
+    """Return whether there are webhooks."""
+    return bool(settings[ENTRIES])
 
 
 def check(settings: Settings) -> None:
     """Raise a refusal if webhooks cannot be received, or their work cannot be done."""
     entries = settings[ENTRIES]
-    if entries and not is_used(settings):
+    if entries and settings.http.port is None:
         raise refusal(
             "is missing: webhooks are declared, but there is no port to listen on",
-            key="webhooks.port",
+            key="http.port",
         )
     for index, entry in enumerate(entries):
         if entry.goal and settings.llm is None:

@@ -16,7 +16,7 @@ from tests.servers.agent_process import PROGRAM, AgentProcess, environment
 
 ALL = [
     *("configuration", "policy", "skills", "model", "confinement", "storage", "memory"),
-    *("connection", "probe", "service discovery", "memory homes"),
+    *("connection", "probe", "service discovery", "memory homes", "files"),
 ]
 
 
@@ -234,7 +234,7 @@ def test_doctor_does_not_disconnect_a_running_service(
         assert f"is in use by process {service.pid}" in text
         found = checks(result)
         assert found.pop("service")[0] == "ok"
-        assert list(found) == ALL[: ALL.index("connection")]
+        assert list(found) == [*ALL[: ALL.index("connection")], "files"]
 
         # Settings that the service does not have yet.
         path = Path("agent.toml")

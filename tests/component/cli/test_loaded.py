@@ -73,6 +73,8 @@ OWN = {
     "component.features.mcp.feature",
     "component.features.proposals.feature",
     "component.features.metrics.feature",
+    "component.features.http_listener.feature",
+    "component.features.shared_files.feature",
     "component.features.webhooks.feature",
     "component.features.workers.feature",
     "component.skills.conformance_fixtures",

@@ -408,7 +408,7 @@ def test_our_own_domain_is_written_as_servers_write_it(
 @pytest.mark.parametrize("host", ["[::1]", "::1"])
 def test_an_ipv6_address_may_have_brackets(read: Any, host: str) -> None:
     section = f'[server]\nhost = "{host}"\ncomponent_domain = "a.b"\ncomponent_secret = "s"\n'
-    section += f'[webhooks]\nhost = "{host}"\n'
+    section += f'[http]\nhost = "{host}"\n'
     section += f'[email_send]\nhost = "{host}"\nsender = "a@a.b"\nrecipients = ["b@a.b"]\n'
     settings = read(section)
-    assert settings.server.host == settings.webhooks.host == settings.email_send.host == "::1"
+    assert settings.server.host == settings.http.host == settings.email_send.host == "::1"

@@ -11,6 +11,8 @@ from component.features.rooms.rows import RoomRow
 from component.features.schedules import rows as schedule_rows
 from component.features.schedules.rows import Definition, Origin, Schedule
 from component.features.schedules.timing import Once
+from component.features.shared_files import rows as file_rows
+from component.features.shared_files.rows import SharedFile
 from component.features.watches import rows as watch_rows
 from component.features.watches.events import OfferedEvent, accept
 from component.features.watches.watch import Observed, Watch
@@ -41,6 +43,7 @@ def test_the_tables_whose_rows_are_forgotten_are_those_of_work_that_starts_by_it
             "notifications",
             "recipients",
             "schedules",
+            "shared_files",
             "skill_memories",
             "started_work",
         ),
@@ -84,6 +87,11 @@ def fill(database: Database, person: JID) -> None:
         "INSERT INTO skill_memories (skill, principal, name, value) VALUES ('s', ?, 'n', ?)",
         (str(person), f"secret of {person.local}"),
     )
+    file = SharedFile(
+        *(f"file of {person.local}", "assistant", str(person)),
+        *(f"secret of {person.local}", "text/plain", 1, "00" * 32, 2**60),
+    )
+    assert file_rows.insert(database, file, 100)
     event = OfferedEvent(Observed(item=f"{person.local}", version="1"), (watch.id,), b'{"a":1}')
     source = watch_rows.SourceRows(database, f"source of {person}")
     assert accept(source, [event], {watch.id: watch}, 5).starts == 1
@@ -100,6 +108,7 @@ def forget_juliet(database: Database) -> list[Schedule]:
     started_work.forget(database, juliet)
     room_rows.forget(database, juliet)
     watch_rows.forget(database, juliet)
+    assert file_rows.forget(database, juliet) in (["file of juliet"], [])
     return schedule_rows.forget(database, JULIET, "assistant")
 
 

@@ -228,3 +228,19 @@ def test_a_skill_that_was_replaced_is_not_called_any_more() -> None:
     assert service.ask("again", id_="2") is None
     service.registry.add(second)
     assert ">second<" in (service.ask("again", id_="3") or "")
+
+
+def test_a_large_result_and_later_ones_of_its_skill_are_left_to_the_others() -> None:
+    runs = []
+
+    @skill(inline=True, read_only=True, open_world=False)
+    def tell(size: int) -> str:
+        """Tell a story."""
+        runs.append(size)
+        return "x" * size
+
+    service = Service(tell)
+    assert service.ask("tell", ("size", "15000")) is not None
+    assert service.ask("tell", ("size", "16000"), id_="2") is None
+    assert service.ask("tell", ("size", "10"), id_="3") is None
+    assert runs == [15_000, 16_000]

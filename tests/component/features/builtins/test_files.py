@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from component.features.builtins.files import file_skills
 from component.features.builtins.folder import Folder, FolderError, FolderLimits
 from component.features.builtins.settings import Files
-from component.skills import Skill
+from component.skills import File, Skill
 from tests.component.skill_calls import called, data_of, text_of
 
 pytestmark = pytest.mark.anyio
@@ -154,6 +154,31 @@ def test_no_path_leads_out(
 def test_the_file_skills_declare_their_effects() -> None:
     marks = {name: each.annotations for name, each in skills(Path("x")).items()}
     assert not any(each.open_world for each in marks.values())
-    assert [name for name, each in marks.items() if each.read_only] == ["file_list", "file_read"]
+    reads = [name for name, each in marks.items() if each.read_only]
+    assert reads == ["file_list", "file_read", "file_send"]
     assert [name for name, each in marks.items() if each.destructive] == ["file_delete"]
     assert skills(Path("x"))["file_read"].taint == "web"
+
+
+async def test_a_file_or_a_text_is_sent_to_the_person(tmp_path: Path) -> None:
+    use = skills(tmp_path)
+    await called(use["file_write"], {"path": "travel/paris.md", "text": "Café"})
+    made = await called(use["file_send"], {"path": "travel/paris.md"})
+    kept = File("Café".encode(), "text/markdown", "paris.md", "person")
+    assert made.outputs == (kept,)
+    made = await called(use["file_send"], {"path": "list.csv", "text": "a,b"})
+    assert made.outputs == (File(b"a,b", "text/csv", "list.csv", "person"),)
+    made = await called(use["file_send"], {"path": "list", "text": "a"})
+    assert made.outputs == (File(b"a", "text/plain", "list", "person"),)
+    assert (await called(use["file_send"], {"path": "none.txt"})).is_error
+    small = skills(tmp_path, max_file_bytes=10)
+    assert (await called(small["file_send"], {"path": "x", "text": "x" * 11})).is_error
+
+
+async def test_a_file_that_is_read_is_for_the_model(tmp_path: Path) -> None:
+    use = skills(tmp_path)
+    await called(use["file_write"], {"path": "a.png", "text": "x"})
+    (stored,) = tmp_path.rglob("a.png")  # noqa: ASYNC240 - nothing else runs
+    stored.write_bytes(b"\x89PNG")
+    made = await called(use["file_read"], {"path": "a.png"})
+    assert made.outputs == (File(b"\x89PNG", "image/png", "a.png", "model"),)

@@ -213,3 +213,21 @@ def test_an_answer_that_is_not_valid_is_named_by_what_is_wrong(value: Any, said:
 def test_what_the_sdk_says_is_said_plainly(text: str, said: str) -> None:
     assert said in plain(text)
     assert "pydantic" not in plain(text)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "audience"),
+    [
+        ({"audience": ["user"]}, "person"),
+        ({"audience": ["assistant"], "priority": 1}, "model"),
+        ({"audience": ["user", "assistant"]}, None),
+        ({"audience": "user"}, None),
+        ("nothing", None),
+        ({}, None),
+    ],
+)
+def test_a_server_says_for_whom_an_image_is(annotations: Any, audience: str | None) -> None:
+    image = {"type": "image", "data": "aGk=", "mimeType": "image/png", "annotations": annotations}
+    made = readable({"content": [image]})
+    (part,) = result_of(made).outputs
+    assert part == File(b"hi", "image/png", None, audience)  # type: ignore[arg-type]

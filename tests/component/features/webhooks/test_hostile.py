@@ -18,7 +18,7 @@ from component.features.webhooks.delivery import (
     read_json,
 )
 from component.features.webhooks.settings import WebhookLimits
-from component.features.webhooks.webhook import Rate
+from component.kernel.rate import Rate
 from component.store import Storage
 from tests.component.features.webhooks.world import (
     KEY,

@@ -12,11 +12,12 @@ from typing import Any
 import anyio
 import msgspec
 
+from component.features.http_listener.listener import HttpListener
 from component.features.webhooks.app import WebhookApp
-from component.features.webhooks.listener import WebhookListener
 from component.features.webhooks.rows import DeliveryStore
 from component.features.webhooks.settings import WebhookEntry, WebhookLimits
 from component.features.webhooks.webhook import Webhook
+from component.kernel.http_routes import HttpRoute, HttpRoutes
 from component.kernel.triggers import Trigger, Work
 from component.store import Storage
 from xep.jid import JID
@@ -154,8 +155,9 @@ async def listening(
 ) -> AsyncIterator[World]:
     starter = RecordingStarter()
     deliveries = DeliveryStore(storage, remember_s)
-    app = WebhookApp(webhooks, starter, deliveries, limits)
-    listener = WebhookListener(app, "127.0.0.1", 0, headers_s=headers_s, silence_s=2)
+    routes = HttpRoutes()
+    routes.routes.append(HttpRoute("", WebhookApp(webhooks, starter, deliveries, limits)))
+    listener = HttpListener(routes, "127.0.0.1", 0, headers_s=headers_s, silence_s=2)
     async with anyio.create_task_group() as group:
         await group.start(listener.run)
         yield World(Sender(listener.port), starter, deliveries)

@@ -1,4 +1,4 @@
-"""Serves the webhooks over HTTP, with Hypercorn."""
+"""Listens for HTTP requests, with Hypercorn."""
 
 import importlib
 import logging
@@ -10,16 +10,19 @@ import sniffio
 import structlog
 from anyio.abc import TaskStatus
 
-from component.features.webhooks.app import WebhookApp
+from component.kernel.http_routes import HttpRoutes
 
 if TYPE_CHECKING:
     from hypercorn.config import Config
 
-_log = structlog.get_logger("component.webhooks")
+_log = structlog.get_logger("component.http")
 
 _HEADERS_S: Final = 5.0
 """Seconds in which the headers of a request have to arrive, and the next request on a connection
 has to begin. Afterwards the connection is closed."""
+_SILENCE_S: Final = 600
+"""Seconds after which a connection is closed on which nothing arrives. Features bound the time of
+their requests; a client that fetches a large file sends nothing meanwhile."""
 _HEADER_BYTES: Final = 16_384
 _BACKLOG: Final = 128
 _LAST_S: Final = 3.0
@@ -31,7 +34,7 @@ class ListenError(Exception):
     """The address cannot be listened on, or the extra is missing; the message says what to do."""
 
 
-class WebhookListener:
+class HttpListener:
     """Listens for the time of `run` on an IP address. `port` is 0 for any that is free; afterwards
     it is the port that is listened on. The headers of a request have to arrive in `headers_s`
     seconds; a connection on which nothing arrives is closed after `silence_s` seconds.
@@ -39,15 +42,15 @@ class WebhookListener:
 
     def __init__(
         self,
-        app: WebhookApp,
+        routes: HttpRoutes,
         host: str,
         port: int,
         *,
         headers_s: float = _HEADERS_S,
-        silence_s: int = 30,
+        silence_s: int = _SILENCE_S,
     ) -> None:
         self._silence_s = silence_s
-        self._app = app
+        self._routes = routes
         self._host = host
         self._headers_s = headers_s
         self.port = port
@@ -57,13 +60,13 @@ class WebhookListener:
         check_extra()
         with listening_socket(self._host, self.port) as listener:
             self.port = listener.getsockname()[1]
-            _log.info("listening for webhooks", host=self._host, port=self.port)
+            _log.info("listening for HTTP requests", host=self._host, port=self.port)
             task_status.started()
             while True:
                 try:
                     await self._serve(listener)
                 except Exception:  # noqa: BLE001 - a fault of one connection must not end the others
-                    _log.exception("the webhook listener failed, and starts again")
+                    _log.exception("the HTTP listener failed, and starts again")
                 await anyio.sleep(_RESTART_S)
 
     async def _serve(self, listener: socket.socket) -> None:
@@ -85,7 +88,7 @@ class WebhookListener:
         # Its types name every event of ASGI, and differ between the two.
         serve: Any = importlib.import_module(f"hypercorn.{backend}").serve
         with anyio.CancelScope(shield=True):
-            await serve(self._app, config, shutdown_trigger=stop.wait)
+            await serve(self._routes, config, shutdown_trigger=stop.wait)
 
 
 def check_extra() -> None:
@@ -94,8 +97,8 @@ def check_extra() -> None:
         import hypercorn  # noqa: F401, PLC0415
     except ImportError:
         raise ListenError(
-            "Webhooks need the extra `webhooks`:"
-            " pip install 'xmpp-agent-component[webhooks]', or remove port from [webhooks]."
+            "The HTTP listener needs the extra `webhooks`:"
+            " pip install 'xmpp-agent-component[webhooks]', or remove port from [http]."
         ) from None
 
 
@@ -111,8 +114,8 @@ def listening_socket(host: str, port: int) -> socket.socket:
     except OSError as error:
         made.close()
         raise ListenError(
-            f"Webhooks cannot be received on {host} port {port}: {error.strerror or error}."
-            " Set host and port in [webhooks] to another address."
+            f"HTTP requests cannot be received on {host} port {port}: {error.strerror or error}."
+            " Set host and port in [http] to another address."
         ) from error
     return made
 
@@ -142,6 +145,6 @@ def _config(listener: socket.socket, headers_s: float, silence_s: int) -> "Confi
 
 def _hypercorn_log() -> logging.Logger:
     """Hypercorn's own log: errors only, because it names no request."""
-    log = logging.getLogger("component.webhooks.hypercorn")
+    log = logging.getLogger("component.http.hypercorn")
     log.setLevel(logging.ERROR)
     return log
