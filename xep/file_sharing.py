@@ -18,7 +18,7 @@ class File(Payload, frozen=True, kw_only=True):
     media_type: Annotated[str | None, TextChild()] = None
     name: Annotated[str | None, TextChild()] = None
     size: Annotated[int | None, TextChild()] = None
-    hashes: Annotated[tuple[Hash, ...], Child()] = ()
+    hashes: Annotated[tuple[Hash, ...], Child(malformed="drop")] = ()
 
 
 class UrlData(Payload, frozen=True, kw_only=True):
