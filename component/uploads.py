@@ -105,6 +105,17 @@ class Uploads:
             sha256=hashlib.sha256(file.data).digest(),
         )
 
+    async def example_url(self) -> str:
+        """Return a URL at which a file of the service could be fetched. Raises CannotShare."""
+        service = await self._service()
+        try:
+            slot = await self._query(service.address, SlotRequest(filename="a.txt", size=1), Slot)
+        except StanzaError as error:
+            raise CannotShare(
+                f"the upload service {service.address} gives no slot: {error.text or error}"
+            ) from None
+        return _usable(slot.get.url)
+
     async def _put(self, slot: Slot, file: File) -> None:
         url = _usable(slot.put.url)
         parts = urlsplit(url)

@@ -18,7 +18,14 @@ from component.agent import rows, sentences
 from component.agent.completions import LONGEST_DELAY_S, directed
 from component.agent.engine import Answered
 from component.agent.protocol import Away, Profile
-from component.agent.requests import Outcome, Resumption, Starter, TurnRequest, WorkStarter
+from component.agent.requests import (
+    Outcome,
+    Resumption,
+    SentFile,
+    Starter,
+    TurnRequest,
+    WorkStarter,
+)
 from component.agent.revisions import Revisions
 from component.agent.rows import Wait
 from component.agent.run import TurnInput
@@ -45,12 +52,20 @@ _TOLD_AT_TRY: Final = 2
 """Number of failed attempts to reach the storage after which the person gets a message."""
 
 
+class Fetching:
+    """Files of a turn are being fetched: `scope` stops that, and `done` says that it has ended."""
+
+    def __init__(self) -> None:
+        self.scope = anyio.CancelScope()
+        self.done = anyio.Event()
+
+
 class Turn(msgspec.Struct, eq=False):
     """A turn that waits to run, or runs.
 
     `stored` says that its row is on disk, and that it is not delayed by a storage failure.
     `resumption` is why it runs again, if it started before. `joined` are requests that get the same
-    answer. `tries` counts storage failures.
+    answer. `tries` counts storage failures. `fetching` is what fetches files of its messages now.
     """
 
     request: TurnRequest
@@ -58,6 +73,7 @@ class Turn(msgspec.Struct, eq=False):
     resumption: Resumption | None = None
     joined: list[TurnRequest] = msgspec.field(default_factory=list)
     tries: int = 0
+    fetching: Fetching | None = None
 
     @property
     def id(self) -> str:
@@ -86,9 +102,14 @@ class Turn(msgspec.Struct, eq=False):
 
     @property
     def is_ready(self) -> bool:
-        """Whether it is on disk and all of its requests are labelled."""
+        """Whether it is on disk, all of its requests are labelled, and their files were fetched."""
         labelled = not self.request.needs_label and not (self.joined and self.unlabelled)
-        return self.stored and labelled
+        return self.stored and labelled and not self.awaits_files
+
+    @property
+    def awaits_files(self) -> bool:
+        """Whether files of its messages were not fetched yet."""
+        return any(one.awaits_files for one in self.requests)
 
     @property
     def is_retracted(self) -> bool:
@@ -104,6 +125,16 @@ class Turn(msgspec.Struct, eq=False):
 
         def changed(one: TurnRequest) -> TurnRequest:
             return msgspec.structs.replace(one, text=text) if one.id == request else one
+
+        self.request = changed(self.request)
+        self.joined = [changed(one) for one in self.joined]
+        return next(one for one in self.requests if one.id == request)
+
+    def set_files(self, request: str, files: tuple[SentFile, ...]) -> TurnRequest:
+        """Set the files of one of its requests, which were fetched, and return it."""
+
+        def changed(one: TurnRequest) -> TurnRequest:
+            return msgspec.structs.replace(one, files=files) if one.id == request else one
 
         self.request = changed(self.request)
         self.joined = [changed(one) for one in self.joined]
@@ -292,7 +323,7 @@ class Conversation:
     @property
     def principal(self) -> JID:
         """The principal of the next turn."""
-        return self.waiting[0].request.principal
+        return (self._next() or self.waiting[0]).request.principal
 
     @property
     def is_running(self) -> bool:
@@ -315,7 +346,31 @@ class Conversation:
         else:
             self.waiting.append(turn)
         self._shared.scheduler.added(turn.request.principal)
+        self.fetch(turn)
         self.look()
+
+    def fetch(self, turn: Turn) -> None:
+        """Fetch the files of a waiting turn in the background; it is ready when that has ended."""
+        if turn.awaits_files and turn.fetching is None and self._shared.is_running:
+            turn.fetching = Fetching()
+            self._shared.spawn(self._fetch, turn, turn.fetching)
+
+    async def _fetch(self, turn: Turn, fetching: Fetching) -> None:
+        shared = self._shared
+        try:
+            with fetching.scope:
+                for request in [one for one in turn.requests if one.awaits_files]:
+                    files = await shared.fetched(self.key, request)
+                    changed = turn.set_files(request.id, files)
+                    await shared.storage.write(partial(rows.revise, request=changed))
+        except StorageError as error:  # after a kill they are fetched again
+            log_failure(_log, "it cannot be stored that files were fetched", error, turn=turn.id)
+        finally:
+            turn.fetching = None
+            fetching.done.set()
+            if turn in self.waiting:
+                self.fetch(turn)  # it was taken out, and is back
+            self.look()
 
     def remove(self, turn: Turn) -> bool:
         """Remove a turn from the queue; False if it is not in it."""
@@ -323,6 +378,8 @@ class Conversation:
             self.waiting.remove(turn)
         except ValueError:
             return False
+        if turn.fetching is not None:
+            turn.fetching.scope.cancel()
         self._shared.scheduler.removed(turn.request.principal)
         self.look()
         return True
@@ -332,13 +389,28 @@ class Conversation:
 
         Every method that changes the conversation calls this afterwards.
         """
-        if self.waiting and self.waiting[0].is_ready:
+        if self._next() is not None:
             if self._running is not None:
                 self._interrupt(self._running)
             elif not self._holds:
                 self._shared.scheduler.ready(self)
         if self.is_idle:
             self._shared.drop(self)
+
+    def _next(self) -> Turn | None:
+        """Return the turn that can begin next. A turn that waits for files lets those of other
+        senders pass, who may be in the same room.
+        """
+        passed: set[JID] = set()
+        for turn in self.waiting:
+            if turn.request.requester in passed:
+                continue
+            if turn.is_ready:
+                return turn
+            if not turn.awaits_files:
+                return None
+            passed.add(turn.request.requester)
+        return None
 
     async def revise(self, msg_id: str, text: str | None) -> bool:
         """See `Conversations.revised`."""
@@ -446,9 +518,10 @@ class Conversation:
         """Take the next turn; False if there is none that can begin."""
         if self._running is not None or self._holds:
             return False
-        if not self.waiting or not self.waiting[0].is_ready:
+        turn = self._next()
+        if turn is None:
             return False
-        turn = self.waiting.popleft()
+        self.waiting.remove(turn)
         self._shared.scheduler.removed(turn.request.principal)
         self._running = _Running(turn)
         return True
@@ -657,7 +730,10 @@ class Conversation:
                 count += 1
             for turn in [one for one in self.waiting if one.stored or one.resumption]:
                 # Somebody else may be stopping the same conversation.
+                fetching = turn.fetching
                 if self.remove(turn):
+                    if fetching is not None:
+                        await fetching.done.wait()
                     await self._end_or_keep(turn)
                     count += 1
             for parked in self.parked.ids:

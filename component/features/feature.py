@@ -9,7 +9,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 import msgspec
 from anyio.abc import TaskStatus
@@ -34,6 +34,9 @@ from component.store.forgetting import Forget
 from component.store.shared import Reload
 from component.tasks.protocol import DeletedTask, Notice
 from xep.jid import JID
+
+if TYPE_CHECKING:
+    from component.agent.conversations import Fetch
 
 F = TypeVar("F", bound="Feature")
 
@@ -94,6 +97,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
         disco_features: returns the features that disco#info announces, besides those of handlers;
             `kernel.stream.features_changed` reports that they have changed.
         is_room: whether an agent is in the room with a bare address.
+        fetch: fetches the files of a message to an agent, and returns them.
         task_ended: called with the id of a task that a model or a trigger has started, and that
             has ended.
         task_changed: called with each revision of a task. Never waits.
@@ -129,6 +133,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     granted: OnGranted | None = None
     disco_features: Callable[[], Sequence[str]] = tuple
     is_room: Callable[[JID], bool] | None = None
+    fetch: "Fetch | None" = None
     task_ended: Callable[[str], None] | None = None
     task_changed: Callable[[Notice], None] | None = None
     task_deleted: Callable[[DeletedTask], None] | None = None

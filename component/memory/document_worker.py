@@ -147,7 +147,7 @@ def _parsed(data: bytes) -> Any:
     from selectolax.lexbor import LexborHTMLParser  # noqa: PLC0415 - of an extra
 
     found = _CHARSET.search(data[:2048])
-    return LexborHTMLParser(_decoded(data, found[1].decode("ascii", "replace") if found else ""))
+    return LexborHTMLParser(decoded(data, found[1].decode("ascii", "replace") if found else ""))
 
 
 def _under_headings(root: Any) -> Iterator[Piece]:
@@ -175,7 +175,7 @@ def markdown(data: bytes) -> Iterator[Piece]:
     path: list[tuple[int, str]] = []
     lines: list[str] = []
     fence = ""
-    for line in _decoded(data).splitlines():
+    for line in decoded(data).splitlines():
         mark = line.lstrip()[:3]
         if mark in {"```", "~~~"}:
             fence = "" if mark == fence else fence or mark
@@ -192,7 +192,7 @@ def markdown(data: bytes) -> Iterator[Piece]:
 
 def plain(data: bytes) -> Iterator[Piece]:
     """Yield the text."""
-    yield {"text": _decoded(data), "heading": ""}
+    yield {"text": decoded(data), "heading": ""}
 
 
 class Package:
@@ -360,7 +360,8 @@ def _open_text(root: Element) -> str:
     return _lines(found)
 
 
-def _decoded(data: bytes, charset: str = "") -> str:
+def decoded(data: bytes, charset: str = "") -> str:
+    """Decode a text in the encoding of its mark, a given one, UTF-8, or Windows-1252."""
     for mark, name in _MARKS:
         if data.startswith(mark):
             return data.decode(name, "replace")
