@@ -160,19 +160,18 @@ class Uploads:
                     return await link_to(file, _usable(slot.get.url))
         raise CannotShare("; ".join(problems))
 
-    async def check(self) -> str:
-        """Ask for a slot, without using it, and return the address of the service that gives one.
-
-        Raises CannotShare.
+    async def offered(self) -> tuple[JID, str]:
+        """Ask for a slot, without using it; return the address of the service that gives one, and a
+        URL at which its files are fetched. Raises CannotShare.
         """
         problems = []
         for service in await self._services():
             try:
-                await self._slot(service, File(b"x", "text/plain", "check.txt"))
+                slot = await self._slot(service, File(b"x", "text/plain", "check.txt"))
             except CannotShare as error:
                 problems.append(str(error))
             else:
-                return str(service.address)
+                return service.address, _usable(slot.get.url)
         raise CannotShare("; ".join(problems))
 
     async def _slot(self, service: _Service, file: File) -> Slot:

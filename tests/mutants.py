@@ -43,7 +43,7 @@ MODULES: Final[dict[str, str]] = {
     "component/agent/rows.py": "tests/component/agent tests/component/tasks/test_turns.py",
     "component/audit/lines.py": "tests/component/audit",
     "component/budget/book.py": "tests/component/budget",
-    "component/features/builtins/folder.py": "tests/component/features/builtins",
+    "component/conversations/stored_files.py": "tests/component/conversations",
     "component/features/task_commands/commands.py": "tests/component/features/task_commands",
     "component/link/messages/outbox.py": "tests/component/link/connection",
     "component/control/server.py": "tests/component/control",

@@ -3,19 +3,21 @@
 from typing import Annotated, Final
 
 from xep.binding import Attr, Child, Name, Payload, TextChild
+from xep.hashes import Hash
 
 NAMESPACE: Final = "urn:xmpp:sims:1"
 REFERENCES: Final = "urn:xmpp:reference:0"
 
 
 class File(Payload, frozen=True, kw_only=True):
-    """The metadata of a file: media type, name, size in bytes (XEP-0234 §5)."""
+    """The metadata of a file: media type, name, size in bytes, digests (XEP-0234 §5)."""
 
     xml = Name("urn:xmpp:jingle:apps:file-transfer:5", "file")
 
     media_type: Annotated[str | None, TextChild()] = None
     name: Annotated[str | None, TextChild()] = None
     size: Annotated[int | None, TextChild()] = None
+    hashes: Annotated[tuple[Hash, ...], Child(malformed="drop")] = ()
 
 
 class FileOfVersion4(File, frozen=True, kw_only=True):

@@ -22,6 +22,7 @@ from component.agent.protocol import Away, Profile
 from component.agent.requests import (
     Outcome,
     Resumption,
+    SentFile,
     Starter,
     TurnRequest,
     WorkStarter,
@@ -73,12 +74,20 @@ class SentMessage(msgspec.Struct, frozen=True):
         return is_theirs and self.id in (request.msg_id, room.stanza_id)
 
 
+class Fetching:
+    """Files of a turn are being fetched: `scope` stops that, and `done` says that it has ended."""
+
+    def __init__(self) -> None:
+        self.scope = anyio.CancelScope()
+        self.done = anyio.Event()
+
+
 class Turn(msgspec.Struct, eq=False):
     """A turn that waits to run, or runs.
 
     `stored` says that its row is on disk, and that it is not delayed by a storage failure.
     `resumption` is why it runs again, if it started before. `joined` are requests that get the same
-    answer. `tries` counts storage failures.
+    answer. `tries` counts storage failures. `fetching` is what fetches files of its messages now.
     """
 
     request: TurnRequest
@@ -86,6 +95,7 @@ class Turn(msgspec.Struct, eq=False):
     resumption: Resumption | None = None
     joined: list[TurnRequest] = msgspec.field(default_factory=list)
     tries: int = 0
+    fetching: Fetching | None = None
 
     @property
     def id(self) -> str:
@@ -114,9 +124,14 @@ class Turn(msgspec.Struct, eq=False):
 
     @property
     def is_ready(self) -> bool:
-        """Whether it is on disk and all of its requests are labelled."""
+        """Whether it is on disk, all of its requests are labelled, and their files were fetched."""
         labelled = not self.request.needs_label and not (self.joined and self.unlabelled)
-        return self.stored and labelled
+        return self.stored and labelled and not self.awaits_files
+
+    @property
+    def awaits_files(self) -> bool:
+        """Whether files of its messages were not fetched yet."""
+        return any(one.awaits_files for one in self.requests)
 
     @property
     def is_retracted(self) -> bool:
@@ -137,6 +152,12 @@ class Turn(msgspec.Struct, eq=False):
         self.request = request if self.id == request.id else self.request
         self.joined = [request if one.id == request.id else one for one in self.joined]
         return request
+
+    def set_files(self, request: str, files: tuple[SentFile, ...]) -> TurnRequest:
+        """Set the files of one of its requests, which were fetched, and return it."""
+
+        found = next(one for one in self.requests if one.id == request)
+        return self.replace(msgspec.structs.replace(found, files=files))
 
     @property
     def unlabelled(self) -> list[TurnRequest]:
@@ -327,7 +348,7 @@ class Conversation:
     @property
     def party(self) -> str:
         """Who waits for the next turn."""
-        return self.waiting[0].request.party
+        return (self._next() or self.waiting[0]).request.party
 
     @property
     def is_running(self) -> bool:
@@ -350,7 +371,31 @@ class Conversation:
         else:
             self.waiting.append(turn)
         self._shared.scheduler.added(turn.request.party)
+        self.fetch(turn)
         self.look()
+
+    def fetch(self, turn: Turn) -> None:
+        """Fetch the files of a waiting turn in the background; it is ready when that has ended."""
+        if turn.awaits_files and turn.fetching is None and self._shared.is_running:
+            turn.fetching = Fetching()
+            self._shared.spawn(self._fetch, turn, turn.fetching)
+
+    async def _fetch(self, turn: Turn, fetching: Fetching) -> None:
+        shared = self._shared
+        try:
+            with fetching.scope:
+                for request in [one for one in turn.requests if one.awaits_files]:
+                    files = await shared.fetched(self.key, request)
+                    changed = turn.set_files(request.id, files)
+                    await shared.storage.write(partial(rows.revise, request=changed))
+        except StorageError as error:  # after a kill they are fetched again
+            log_failure(_log, "it cannot be stored that files were fetched", error, turn=turn.id)
+        finally:
+            turn.fetching = None
+            fetching.done.set()
+            if turn in self.waiting:
+                self.fetch(turn)  # it was taken out, and is back
+            self.look()
 
     def remove(self, turn: Turn) -> bool:
         """Remove a turn from the queue; False if it is not in it."""
@@ -358,6 +403,8 @@ class Conversation:
             self.waiting.remove(turn)
         except ValueError:
             return False
+        if turn.fetching is not None:
+            turn.fetching.scope.cancel()
         self._shared.scheduler.removed(turn.request.party)
         self.look()
         return True
@@ -367,13 +414,28 @@ class Conversation:
 
         Every method that changes the conversation calls this afterwards.
         """
-        if self.waiting and self.waiting[0].is_ready:
+        if self._next() is not None:
             if self._running is not None:
                 self._interrupt(self._running)
             elif not self._holds:
                 self._shared.scheduler.ready(self)
         if self.is_idle:
             self._shared.drop(self)
+
+    def _next(self) -> Turn | None:
+        """Return the turn that can begin next. A turn that waits for files lets those of other
+        senders pass, who may be in the same room.
+        """
+        passed: set[JID] = set()
+        for turn in self.waiting:
+            if turn.request.requester in passed:
+                continue
+            if turn.is_ready:
+                return turn
+            if not turn.awaits_files:
+                return None
+            passed.add(turn.request.requester)
+        return None
 
     async def revise(self, sent: SentMessage, text: str | None) -> bool:
         """See `Conversations.revised`."""
@@ -529,9 +591,10 @@ class Conversation:
         """Take the next turn; False if there is none that can begin."""
         if self._running is not None or self._holds:
             return False
-        if not self.waiting or not self.waiting[0].is_ready:
+        turn = self._next()
+        if turn is None:
             return False
-        turn = self.waiting.popleft()
+        self.waiting.remove(turn)
         self._shared.scheduler.removed(turn.request.party)
         self._running = _Running(turn)
         return True
@@ -554,7 +617,7 @@ class Conversation:
         except Exception:  # noqa: BLE001 - a fault of the service must not end everybody's conversations
             _log.exception("a message cannot be answered", turn=turn.id)
             await self._conclude(turn, outcome, keep_trying=True)
-            shared.delivery.answer(turn.requests, sentences.BROKE, running.corrects)
+            shared.delivery.answer(turn.requests, sentences.BROKE, corrects=running.corrects)
         finally:
             self._running = None
             running.revisions.known.set()
@@ -773,7 +836,10 @@ class Conversation:
                 count += 1
             for turn in [one for one in self.waiting if one.stored or one.resumption]:
                 # Somebody else may be stopping the same conversation.
+                fetching = turn.fetching
                 if self.remove(turn):
+                    if fetching is not None:
+                        await fetching.done.wait()
                     await self._end_or_keep(turn)
                     count += 1
             for parked in self.parked.ids:

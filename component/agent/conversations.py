@@ -1,8 +1,8 @@
 """All conversations: accepts each request once, and answers each once and in order."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import anyio
 import msgspec
@@ -26,6 +26,7 @@ from component.agent.requests import (
     MessageStarter,
     Outcome,
     Resumption,
+    SentFile,
     TurnRequest,
 )
 from component.agent.rows import Row
@@ -59,6 +60,10 @@ class TooManyWaitingError(Exception):
         self.count = count
 
 
+Fetch: TypeAlias = Callable[[SessionKey, TurnRequest], Awaitable[tuple[SentFile, ...]]]
+"""Fetches the files of a request, for the conversation of a key."""
+
+
 class ConversationPorts(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of the service that conversations use.
 
@@ -67,6 +72,8 @@ class ConversationPorts(msgspec.Struct, frozen=True, kw_only=True):
         received: is called with each request that was accepted.
         stream: returns an object that identifies the current stream; None while there is none.
         concluded: is called when the outcome of a turn that a task may wait for was recorded.
+        fetch: fetches and stores the files of a request that were not fetched yet, and returns all
+            of them; None where nothing does.
     """
 
     profiles: Profiles
@@ -75,6 +82,7 @@ class ConversationPorts(msgspec.Struct, frozen=True, kw_only=True):
     received: Callable[[TurnRequest], None] = lambda _request: None
     stream: Callable[[], object | None] = lambda: True
     concluded: Callable[[], None] = lambda: None
+    fetch: Fetch | None = None
 
 
 class Conversations:
@@ -287,6 +295,9 @@ class Conversations:
                 conversation.add(turn, first=True)
             else:
                 conversation.parked.add_until(turn.id, until)
+        for conversation in self._conversations.values():
+            for turn in conversation.waiting:
+                conversation.fetch(turn)
 
     async def _watch_tasks(self) -> None:
         wait = FIRST_WAIT_S
@@ -305,6 +316,25 @@ class Conversations:
     async def _continue_ready(self) -> None:
         for task in await self.storage.read(partial(waiters.ended_tasks, home=self.home)):
             self.ended(task)
+
+    async def fetched(self, key: SessionKey, request: TurnRequest) -> tuple[SentFile, ...]:
+        """Fetch the files of a request; one that cannot be has a sentence."""
+        files, fetch = request.files, self.ports.fetch
+        try:
+            files = files if fetch is None else await fetch(key, request)
+        except Exception:  # noqa: BLE001 - a fault of the service must not keep the message waiting
+            _log.exception("the files of a message cannot be fetched", turn=request.id)
+        return tuple(
+            [
+                one if one.is_fetched else msgspec.structs.replace(one, unread=sentences.NO_FILES)
+                for one in files
+            ]
+        )
+
+    @property
+    def is_running(self) -> bool:
+        """Whether work can be started in the background."""
+        return self._group is not None
 
     def spawn(self, work: Callable[..., Any], *args: Any) -> None:
         """Start work in the background, while the conversations run."""

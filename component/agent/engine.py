@@ -14,7 +14,8 @@ import structlog
 
 from component.agent import completions, history, sentences
 from component.agent.compaction import Compaction
-from component.agent.completions import Verdict
+from component.agent.completions import Verdict, directed
+from component.agent.message_files import MessageFiles, unread_sentences
 from component.agent.model_calls import ModelCalls
 from component.agent.prompt import TokenBudget, build_prompt
 from component.agent.protocol import Profile, Tools
@@ -35,6 +36,7 @@ from component.conversations.lines import (
     StoredLine,
 )
 from component.conversations.sessions import Sessions
+from component.conversations.stored_files import StoredFiles
 from component.memory.knowledge import Knowledge
 from component.memory.store import Remembered
 from component.memory_directory.layout import SessionKey, memory_event
@@ -121,6 +123,7 @@ class Engine:
         scanner: Scanner,
         limits: EngineLimits,
         recall: Knowledge | None = None,
+        files: StoredFiles | None = None,
     ) -> None:
         self.sessions = sessions
         self.model_calls = model_calls
@@ -137,6 +140,11 @@ class Engine:
             tools, self._injection_check, self._token_budget, model_calls.observer
         )
         self._compaction = Compaction(model_calls, self._token_budget)
+        self._files = (
+            None
+            if files is None
+            else MessageFiles(files, self._token_budget, self._injection_check)
+        )
 
     async def recall_ahead(self, request: TurnRequest) -> None:
         """Look up the memories for a message whose turn begins as soon as its row is on disk."""
@@ -192,6 +200,8 @@ class Engine:
         if interrupts is not None and interrupts.more():
             messages = [*messages, *await interrupts.take()]
         await self._add_messages(run, messages, recall=True)
+        if all(one.is_unread for one in run.ask.messages):
+            return await self._persist(run, Verdict(), Usage())
         self._record_notes(run)
         parked = await self._tool_calls.unfinished(run)
         if parked is not None:
@@ -256,9 +266,10 @@ class Engine:
             recalled = await self._remember(run, one) if recall and is_last else []
             finding = await self._scan(run, one)
             overheard = await self._overheard(run, one)
-            lines.append(
-                run.message_line(one, finding, recalled, notes=is_last, overheard=overheard)
-            )
+            line = run.message_line(one, finding, recalled, notes=is_last, overheard=overheard)
+            if self._files is not None and one.files:
+                line = await self._files.attach(run, one, line)
+            lines.append(line)
         await run.journal.add(lines)
 
     async def _scan(self, run: Run, request: TurnRequest) -> str:
@@ -377,6 +388,8 @@ class Engine:
         while True:
             if run.guard.last:
                 run.closing = True
+            if self._files is not None:
+                await self._files.load(run)
             asked = build_prompt(run, await self._compaction.fit(run))
             draft = None if run.ask.interrupts is None else run.ask.interrupts.draft
             if draft is not None:
@@ -422,10 +435,11 @@ class Engine:
         parts: tuple[TextPart | OpaquePart, ...] = (),
     ) -> Answered:
         _act(run)
+        answer, unread = verdict.answer, unread_sentences(run.journal.own())
         line = Said(
             role="assistant",
-            content=verdict.answer,
-            notice=verdict.notice,
+            content="" if unread and directed(answer).silent else answer,
+            notice="\n".join(filter(None, (verdict.notice, *unread))),
             turn=run.ask.id,
             final=True,
             taints=history.in_order(run.taints),

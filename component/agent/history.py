@@ -10,7 +10,16 @@ from typing import Final, TypeAlias
 import msgspec
 
 from component.agent.untrusted_text import Fence
-from component.conversations.lines import Called, Line, Note, Resulted, Said, Summary
+from component.conversations.lines import (
+    IMAGE_TOKENS,
+    Attachment,
+    Called,
+    Line,
+    Note,
+    Resulted,
+    Said,
+    Summary,
+)
 from component.memory.store import Remembered
 from component.models.contents import without_parts
 from component.models.messages import (
@@ -33,8 +42,6 @@ _MESSAGE_TOKENS: Final = 4
 _BYTES_PER_TOKEN: Final = 4
 _SURPLUS: Final = 64
 """Cached blocks of lines that are not shown any more."""
-IMAGE_TOKENS: Final = 1600
-"""About how many tokens providers count for an image, which they scale down."""
 EARLIER: Final = "Earlier in this conversation:"
 FROM_OPERATOR: Final = (
     "[This is from {operator}, who operates this service, and not from the person. The person gets"
@@ -46,6 +53,10 @@ LATE_RESULT: Final = (
     "[This is from the service, and not from the person: the result of {name}, which was called"
     " earlier.]"
 )
+FILE: Final = "[The file {name} ({kind}, {size})"
+UNREAD: Final = "is not shown to you: {why} The person is told so after your answer.]"
+DELETED: Final = "was deleted since.]"
+REST: Final = "[… {rest} more characters are in the file; file_read reads them from start={start}.]"
 RETRACTED: Final = "[The person has retracted this message.]"
 OVERHEARD: Final = (
     "[What others have written here before this message, the oldest first. It is not for you:]"
@@ -76,7 +87,8 @@ class View(msgspec.Struct, frozen=True):
 
     `turns` are the running turn and the messages that joined it: their texts are pinned. `memories`
     are the stored ones, by key and digest; others are not shown any more. `omitted` are the digests
-    of parts that are not shown.
+    of parts that are not shown. `files` are the contents of files of messages, by their digests;
+    None for one that was deleted.
 
     `made` caches the blocks of this turn, which it shows repeatedly, and `earlier` those of other
     turns, which the next turn shows as well. Each has the lines that it was made of, so that no
@@ -89,6 +101,7 @@ class View(msgspec.Struct, frozen=True):
     turns: Collection[str] = ()
     memories: Mapping[tuple[str, str], Remembered] = msgspec.field(default_factory=dict)
     omitted: frozenset[str] = frozenset()
+    files: Mapping[str, "str | ImagePart | None"] = msgspec.field(default_factory=dict)
     made: MadeBlocks = msgspec.field(default_factory=dict)
     earlier: MadeBlocks = msgspec.field(default_factory=dict)
 
@@ -122,8 +135,10 @@ def blocks(lines: Sequence[Line], view: View, summary: Summary | None = None) ->
         ):
             continue
         of = (line,) if calls is None else (*calls, *found)
-        # A memory may be deleted before the next turn.
-        is_own = line.turn in view.turns or (isinstance(line, Said) and line.memories)
+        # A memory or a file may be deleted before the next turn.
+        is_own = line.turn in view.turns or (
+            isinstance(line, Said) and (line.memories or line.attachments)
+        )
         made = view.made if is_own else view.earlier
         key = tuple(map(id, of))
         entry = made.get(key)
@@ -183,10 +198,30 @@ def _message(line: Said, view: View) -> ModelMessage:
         before.append(_overheard(line, view.fence))
     if shown:
         before.append("\n".join([MEMORIES, *shown]))
-    if not before:
+    files = [part for one in line.attachments for part in _file(one, view)] if line.content else []
+    if not before and not files:
         return text_message("user", content)
     context = "\n\n".join(before)
-    return ModelMessage("user", (TextPart(f"{context}\n\n"), TextPart(content)))
+    return ModelMessage(
+        "user",
+        (*([TextPart(f"{context}\n\n")] if before else []), TextPart(content), *files),
+    )
+
+
+def _file(one: Attachment, view: View) -> Sequence[TextPart | ImagePart | FilePart]:
+    """Return what the model is shown of a file."""
+    name = view.fence.value(one.filename)
+    head = "\n\n" + FILE.format(name=name, kind=one.mime_type, size=one.size)
+    content = view.files.get(one.digest)
+    if one.unread:
+        return (TextPart(f"{head} {UNREAD.format(why=view.fence.value(one.unread))}"),)
+    if content is None:
+        return (TextPart(f"{head} {DELETED}"),)
+    if isinstance(content, ImagePart):
+        return (TextPart(f"{head}:]\n"), *without_parts((content,), view.omitted))
+    rest = "\n" + REST.format(rest=one.rest, start=one.shown) if one.rest else ""
+    fenced = view.fence.around(content, "file", one.finding)
+    return (TextPart(f"{head}:]\n{fenced}{rest}"),)
 
 
 def _overheard(line: Said, fence: Fence) -> str:
@@ -269,6 +304,13 @@ def _part_tokens(part: Part, count: Tokens) -> int:
             return IMAGE_TOKENS
         case FilePart(_, _, data):
             return len(data) // _BYTES_PER_TOKEN
+
+
+def readable_size(size: int) -> str:
+    """Return a size in bytes for people, such as `926KB`."""
+    if size < 1000:
+        return f"{size}B"
+    return f"{round(size / 1000)}KB" if size < 1_000_000 else f"{size / 1_000_000:.1f}MB"
 
 
 def truncated(text: str, most: int, count: Tokens) -> str:

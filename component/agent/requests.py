@@ -6,11 +6,12 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from component.budget.protocol import Payer
-from component.link.messages.inbound import Conversation, Reference, ReplyAddress
+from component.link.messages.inbound import Attachment, Conversation, Reference, ReplyAddress
 from component.memory_directory.layout import SessionKey
 from component.policy.flows import AgentLimits
 from component.policy.globs import common
 from component.policy.taint import Taint
+from component.skills.errors import printable
 from xep.file_sharing import FileSharing
 from xep.jid import JID
 
@@ -56,6 +57,44 @@ RequestStarter: TypeAlias = MessageStarter | OperatorStarter | WorkStarter
 """What starts a new turn."""
 Starter: TypeAlias = RequestStarter | Resumption
 """What starts or continues a turn."""
+
+
+_LONGEST_NAME: Final = 200
+_LONGEST_URL: Final = 2_000
+
+
+class SentFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A file of a message.
+
+    Attributes:
+        sent: the file as its sender describes it.
+        name: the name under which it is stored, once it was fetched; so are its `sha256`, its
+            `media_type` by its content and its `size` in bytes.
+        unread: a sentence that says why the model cannot read it; empty if it can.
+    """
+
+    sent: Attachment
+    name: str = ""
+    sha256: str = ""
+    media_type: str = ""
+    size: int = 0
+    unread: str = ""
+
+    @property
+    def is_fetched(self) -> bool:
+        """Whether it is known what it contains, or why that cannot be known."""
+        return bool(self.sha256 or self.unread)
+
+
+def described(file: Attachment) -> str:
+    """Return the line about a file in the text of a message, which models are shown."""
+    name = printable(file.name or file.description or "a file", _LONGEST_NAME)
+    what = [] if file.media_type is None else [printable(file.media_type, _LONGEST_NAME)]
+    what += [] if file.size is None else [f"{file.size} bytes"]
+    about = f" ({', '.join(what)})" if what else ""
+    is_web = file.url.lower().startswith(("https:", "http:"))  # others may contain a key
+    where = f", at {printable(file.url, _LONGEST_URL)}" if is_web else ""
+    return f"[Attached: {name}{about}{where}]"
 
 
 class Overheard(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -110,6 +149,7 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         at: the address of the agent that tasks of the turn have if there is no `reply_to`.
         text: the message or instruction for the agent; empty for a message that was retracted after
             its turn had begun.
+        files: the files of the message, which the text describes.
         taint: who could have written the text; None while that is unknown, and for texts of
             operators.
         taints: those of everything that a model had read before it wrote the text, if one did.
@@ -128,6 +168,7 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     reply_to: ReplyAddress | None = None
     at: JID | None = None
     text: str
+    files: tuple[SentFile, ...] = ()
     taint: Taint | None = None
     taints: tuple[Taint, ...] = ()
     limits: AgentLimits = AgentLimits()
@@ -229,6 +270,22 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         """Whether it is still unknown who could have written the text, and its sender can say."""
         return self.taint is None and self.room is None and isinstance(self.starter, MessageStarter)
 
+    @property
+    def awaits_files(self) -> bool:
+        """Whether some of its files were not fetched yet."""
+        return not all(one.is_fetched for one in self.files)
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether it consists of files of which the model can read none."""
+        described_alone = "\n".join([described(one.sent) for one in self.files])
+        return bool(self.text) and self.text == described_alone and not self.readable
+
+    @property
+    def readable(self) -> bool:
+        """Whether the model can read one of its files."""
+        return not all(one.unread for one in self.files)
+
     def belongs_with(self, other: "TurnRequest") -> bool:
         """Whether one answer can answer both: messages of one exchange with the same payer. Other
         occupants of a room have exchanges of their own.
@@ -241,6 +298,7 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             and its is not None
             and (self.party, self.principal, self.payer, mine.thread, mine.type, mine.from_)
             == (other.party, other.principal, other.payer, its.thread, its.type, its.from_)
+            and not (self.is_unread or other.is_unread)
         )
 
 

@@ -34,7 +34,14 @@ from component.conversations.tail import tokens_of_each
 from component.memory.knowledge_lines import seconds_of
 from component.memory.store import Remembered
 from component.memory_directory.layout import SessionKey
-from component.models.messages import ModelMessage, OpaquePart, TextPart, ToolCall, text_message
+from component.models.messages import (
+    ImagePart,
+    ModelMessage,
+    OpaquePart,
+    TextPart,
+    ToolCall,
+    text_message,
+)
 from component.models.protocol import Completion, Model, Usage
 from component.policy.flows import TRUSTED
 from component.policy.taint import Taint
@@ -525,6 +532,7 @@ class Run:
         most: maximum number of tokens of the conversation since then; None before.
         rounds: the number of rounds of calls.
         memories: the memories in the prompt that are still stored unchanged, by key and digest.
+        files: the contents of files in the prompt, by digest; None for one that was deleted.
     """
 
     fence: Fence
@@ -555,6 +563,7 @@ class Run:
         self.rounds = 0
         self.offered: Offered | None = None
         self.memories: dict[tuple[str, str], Remembered] = {}
+        self.files: dict[str, str | ImagePart | None] = {}
         self._again = ""
         self._notified = False
         self._view: View | None = None
@@ -693,6 +702,7 @@ class Run:
                 *(self.fence, self.model.tokens, result_tokens, ids),
                 memories=self.memories,
                 omitted=omitted,
+                files=self.files,
                 earlier=journal.derived.setdefault(shown_as, {}),
             )
         return view

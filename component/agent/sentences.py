@@ -28,6 +28,7 @@ NO_DISK: Final = (
     "I can't save this conversation, because my storage is temporarily unavailable."
     " Your message is not lost: I'll answer as soon as the storage is back."
 )
+NO_FILES: Final = "I could not take a file that you have sent, because of an error on my side."
 BROKE: Final = "Something went wrong, and I have no answer. The error has been logged."
 EMPTY: Final = "I have no answer to that. Please try to rephrase it."
 FILTERED: Final = "The provider of my language model does not allow me to answer that."

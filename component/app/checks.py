@@ -366,7 +366,7 @@ async def _uploads(settings: Settings, ask: Query) -> Check:
         None if named is None else JID.parse(named),
     )
     try:
-        address = await uploads.check()
+        address, _ = await uploads.offered()
     except CannotShare as error:
         if settings.http.port is not None and settings.http.url:
             text = f"files are served at {settings.http.url}, because {error}"

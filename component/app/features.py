@@ -26,6 +26,7 @@ FEATURES: Final = (
     "announcements",
     "apis",
     "builtins",
+    "files",
     "installed_skills",
     "mcp",
     "peers",

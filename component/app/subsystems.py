@@ -209,7 +209,9 @@ def _lists(
     """Return the lists of the kernel to which features add, and what each of them adds."""
     stream, tasks, presence = kernel.stream, kernel.tasks, kernel.presence_events
     events, news = kernel.pubsub_events, kernel.tasks.news
+    fetch = [] if kernel.agents is None else kernel.agents.fetch
     return (
+        (fetch, lambda one: _given(one.fetch)),
         (stream.more_features, lambda one: (one.disco_features,)),
         (stream.on_disconnected, lambda one: (one.disconnected,)),
         (presence.on_available, lambda one: _given(one.available)),

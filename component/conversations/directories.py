@@ -38,7 +38,8 @@ ARCHIVES = "sessions"
 FACTS = "facts.jsonl"
 """The file with the sources of learned facts."""
 
-_ATTACHMENTS = "files"
+FILES = "files"
+"""The directory of files; what begins with a dot is about them."""
 # Fluux Agent used the second and the fourth name in the past.
 _FORGOTTEN = (
     HISTORY,
@@ -139,11 +140,11 @@ def erase(root: Path, folder: Path) -> Forgotten:
         return Forgotten()
     status = count_contents(root, folder)
     names = [name for name in _FORGOTTEN if files.remove(folder / name)]
-    attachments = folder / _ATTACHMENTS
+    attachments = folder / FILES
     if files.check_folder(root, attachments):
         with files.explained(attachments, "removed"):
             shutil.rmtree(attachments)
-        names.append(_ATTACHMENTS)
+        names.append(FILES)
     if names:
         with files.explained(folder, "written"):
             sync_directory(folder)
@@ -195,9 +196,13 @@ def count_contents(root: Path, folder: Path) -> ConversationCounts:
             with contextlib.suppress(msgspec.DecodeError, ValueError, RecursionError):
                 since = _HEADER.decode(line).created
     known = knowledge_lines.parse_memories(b"".join(_lines(folder / knowledge_lines.FILE_NAME)))
-    if files.check_folder(root, folder / _ATTACHMENTS):
-        with files.explained(folder / _ATTACHMENTS, "read"):
-            attachments = sum(1 for each in (folder / _ATTACHMENTS).iterdir() if each.is_file())
+    if files.check_folder(root, folder / FILES):
+        with files.explained(folder / FILES, "read"):
+            attachments = sum(
+                1
+                for each in (folder / FILES).iterdir()
+                if each.is_file() and not each.name.startswith(".")
+            )
     return ConversationCounts(
         messages=messages,
         since=since,

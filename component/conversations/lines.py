@@ -29,12 +29,42 @@ class Header(msgspec.Struct, frozen=True, tag="session", omit_defaults=True):
     jid: str
 
 
+IMAGE_TOKENS: Final = 1600
+"""About how many tokens providers count for an image, which they scale down."""
+
+
 class Attachment(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A file that came with a message; `size` is written for people, as `926KB`."""
+    """A file that came with a message; `size` is written for people, as `926KB`.
+
+    Its content is not copied, so nothing remains here of a file that its owner deletes.
+
+    Attributes:
+        digest: the SHA-256 of its content, in hex, under which it is stored; a field of this
+            project, like the following.
+        unread: why the model cannot read it, as a sentence.
+        shown: the number of characters of its text in the prompt.
+        rest: the number of characters after them.
+        finding: the finding of the scanner in its text.
+    """
 
     filename: str
     mime_type: str = "unknown"
     size: str = "unknown"
+    digest: str = ""
+    unread: str = ""
+    shown: int = 0
+    rest: int = 0
+    finding: str = ""
+
+    @property
+    def is_image(self) -> bool:
+        """Whether it is an image that the model sees."""
+        return bool(self.digest) and not self.unread and self.mime_type.startswith("image/")
+
+    @property
+    def tokens(self) -> int:
+        """About how many tokens of the prompt it takes."""
+        return IMAGE_TOKENS if self.is_image else self.shown // 4
 
 
 class Reaction(msgspec.Struct, frozen=True):

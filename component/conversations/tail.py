@@ -68,6 +68,7 @@ def _tokens_of(line: Line, count: Callable[[str], int]) -> int:
             context = count(line.context) if line.context else 0
             context += sum(one.size for one in line.memories) // _BYTES_PER_TOKEN
             context += sum(count(one.nick + one.text) + _FENCE_TOKENS for one in line.overheard)
+            context += sum(one.tokens for one in line.attachments)
             text = line.sent_text if line.notice else line.content
             return count(text) + context + _opaque_bytes(line.parts) // _BYTES_PER_TOKEN + 4
         case Resulted(content=content, shown=int() as shown):

@@ -9,7 +9,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 import msgspec
 from anyio.abc import TaskStatus
@@ -34,6 +34,9 @@ from component.store import Storage
 from component.store.forgetting import Forget
 from component.store.shared import Reload
 from component.tasks.protocol import DeletedTask, Notice, Share
+
+if TYPE_CHECKING:
+    from component.agent.conversations import Fetch
 
 F = TypeVar("F", bound="Feature")
 
@@ -93,6 +96,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
         granted: called with an agent and a contact that has permitted it to see its presence.
         disco_features: returns the features that disco#info announces, besides those of handlers;
             `kernel.stream.features_changed` reports that they have changed.
+        fetch: fetches the files of a message to an agent, and returns them.
         task_ended: called with the id of a task that a model or a trigger has started, and that
             has ended.
         task_changed: called with each revision of a task. Never waits.
@@ -130,6 +134,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     available: OnAvailability | None = None
     granted: OnGranted | None = None
     disco_features: Callable[[], Sequence[str]] = tuple
+    fetch: "Fetch | None" = None
     task_ended: Callable[[str], None] | None = None
     task_changed: Callable[[Notice], None] | None = None
     task_deleted: Callable[[DeletedTask], None] | None = None

@@ -14,11 +14,12 @@ from anyio.lowlevel import checkpoint
 
 from component import DEFAULT_AGENT
 from component.agent.children import Children
-from component.agent.conversations import ConversationPorts, Conversations
+from component.agent.conversations import ConversationPorts, Conversations, Fetch
 from component.agent.engine import Engine, EngineLimits
 from component.agent.learning import Learning
 from component.agent.model_calls import ModelCalls, SkillModel
 from component.agent.registry import Agents
+from component.agent.requests import SentFile, TurnRequest
 from component.agent.untrusted_text import load_scanner
 from component.budget.book import BudgetBook
 from component.budget.protocol import Amount, Spender, TurnBudget
@@ -64,6 +65,7 @@ class AgentSubsystem:
         budgets: what models may cost, and have cost.
         dialogue: asks people questions about a persona that they define.
         speech: sends what agents say.
+        fetch: fetch the files of a request; the first one does.
 
     Raises ModelRefusedError: what a model needs is not installed; ScannerError: the scanner of the
     settings cannot be used.
@@ -80,6 +82,7 @@ class AgentSubsystem:
         settings, storage = environment.settings, environment.storage
         memories, recorder = environment.memories, environment.monitoring.recorder
         assert settings.llm is not None, "there is a model"
+        self.fetch: list[Fetch] = []
         self._killed: list[str] = []
         self._any_killed = anyio.Event()
         self.dialogue = PersonaDialogue(memories.own_personas, memories.drafts)
@@ -113,6 +116,7 @@ class AgentSubsystem:
                 recalled=settings.memory.recall,
             ),
             recall=memories.knowledge,
+            files=memories.files,
         )
         tasks.spent.append(self._spent_by_models)
         self._engine = engine
@@ -138,6 +142,7 @@ class AgentSubsystem:
                 received=self._learning.received,
                 stream=lambda: stream.connected_since,
                 concluded=tasks.service.requeued,
+                fetch=self._fetch,
             ),
         )
 
@@ -186,6 +191,10 @@ class AgentSubsystem:
             budget.limit_tokens,
         )
         return await self._skill_model.ask(spender, question)
+
+    async def _fetch(self, key: SessionKey, request: TurnRequest) -> tuple[SentFile, ...]:
+        """Fetch the files of a request."""
+        return await self.fetch[0](key, request) if self.fetch else request.files
 
     async def _spent_by_models(self, task: str) -> Amount:
         """Return what models have cost a task and the work that it has started."""

@@ -26,6 +26,7 @@ from xep.jid import JID
 
 if TYPE_CHECKING:
     from component.conversations.sessions import Sessions
+    from component.conversations.stored_files import StoredFiles
     from component.memory.embedding import LocalEmbedder
     from component.personas.own_personas import Drafts, OwnPersonas
     from component.personas.personas import Personas
@@ -93,6 +94,13 @@ class Memories:
         from component.conversations.sessions import Sessions  # noqa: PLC0415
 
         return Sessions(self.layout, self._settings.session, on_forget=self._forgotten)
+
+    @cached_property
+    def files(self) -> "StoredFiles":
+        """The files of people, rooms and scopes."""
+        from component.conversations.stored_files import StoredFiles  # noqa: PLC0415
+
+        return StoredFiles(self.layout)
 
     def replace(self, settings: Settings) -> None:
         """Apply what these settings say about personas from now on."""

@@ -29,6 +29,7 @@ KINDS: Final = {
     ".md": "markdown",
     ".markdown": "markdown",
     ".txt": "text",
+    **{f".{kind}": kind for kind in ("docx", "xlsx", "pptx", "odt", "ods", "odp")},
 }
 """The kinds of documents by the suffixes of their names."""
 

@@ -127,7 +127,10 @@ def _has_more_than_text(message: ModelMessage) -> bool:
 def _sentence(part: ImagePart | FilePart) -> TextPart:
     size = _size(part.data)
     if isinstance(part, ImagePart):
-        return TextPart(f"[An image ({part.media_type}, {size}) that this model cannot see]")
+        return TextPart(
+            f"[An image ({part.media_type}, {size}) that this model cannot see. If it matters, say:"
+            " I can't look at pictures with the model I have.]"
+        )
     return TextPart(
         f"[A file ({part.name}, {part.media_type}, {size}) that this model cannot read]"
     )

@@ -321,11 +321,12 @@ async def test_a_service_that_does_not_answer_holds_up_one_file_a_minute() -> No
 async def test_a_check_asks_for_a_slot_and_uploads_nothing() -> None:
     async with serving() as server:
         xmpp = answering(server)
-        assert await Uploads(xmpp, SERVER).check() == "upload.a.example"
+        address, _ = await Uploads(xmpp, SERVER).offered()
+        assert str(address) == "upload.a.example"
         assert server.requests == []
         xmpp.refusal = StanzaError("forbidden", "Denied by ACL")
         with pytest.raises(CannotShare, match="Denied by ACL"):
-            await Uploads(xmpp, SERVER).check()
+            await Uploads(xmpp, SERVER).offered()
 
 
 async def test_uploads_of_one_person_do_not_slow_those_of_others() -> None:

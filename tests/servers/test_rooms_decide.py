@@ -15,7 +15,7 @@ from tests.servers.chatting import body
 from tests.servers.clients import Element, SlixClient
 from tests.servers.talk import execute, login, result
 from tests.servers.tasking import CONFIRM, accepted, decision, get, in_state
-from tests.servers.test_watches_rooms import MUC, administrate, from_room
+from tests.servers.test_watches_rooms import MUC, from_room
 from tests.servers.watching import assert_result, wait_for
 
 pytestmark = [pytest.mark.servers, pytest.mark.both_servers]
@@ -33,6 +33,11 @@ def pay(amount: int) -> str:
         effects.write(f"paid {amount}\\n")
     return f"paid {amount}"
 '''
+
+
+def administrate(client: SlixClient, room: str, item: str) -> None:
+    """Change what an occupant or a person is."""
+    assert_result(client.iq(room, f"<query xmlns='{MUC}#admin'>{item}</query>", "set"))
 
 
 class Ops:

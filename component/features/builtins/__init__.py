@@ -5,7 +5,6 @@ TURNED_ON_BY = (
     "url_fetch",
     "web_search",
     "http_webhook",
-    "files",
     "email_send",
     "github",
 )

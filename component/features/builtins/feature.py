@@ -8,7 +8,6 @@ from component.config import Settings
 from component.features.builtins import TURNED_ON_BY
 from component.features.builtins.settings import (
     EMAIL_SEND,
-    FILES,
     GITHUB,
     HTTP_WEBHOOK,
     URL_FETCH,
@@ -28,9 +27,8 @@ class BuiltinFeature(Feature):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        url_fetch, files = settings[URL_FETCH], settings[FILES]
+        url_fetch = settings[URL_FETCH]
         self._url_fetch = url_fetch if url_fetch is not None and url_fetch.enabled else None
-        self._files = files if files is not None and files.enabled else None
         self._messages: GuardedMessages | None = None
 
     def _opened(self) -> GuardedMessages:
@@ -52,10 +50,6 @@ class BuiltinFeature(Feature):
             from component.features.builtins.http_webhook import http_webhook_skill  # noqa: PLC0415
 
             yield http_webhook_skill(webhooks)
-        if self._files is not None:
-            from component.features.builtins.files import file_skills  # noqa: PLC0415
-
-            yield from file_skills(self._files, settings.storage.path / "files")
         if settings.xmpp_send is not None:
             from component.features.builtins.xmpp_send import xmpp_send_skill  # noqa: PLC0415
 

@@ -164,25 +164,6 @@ class HttpWebhook(Section):
         return value
 
 
-class Files(Section):
-    """The skills `file_list`, `file_read`, `file_write` and `file_delete`, for files that agents
-    keep. See docs/reference/skills-builtin.md.
-    """
-
-    enabled: bool = True
-    """Whether the skills are offered."""
-    shared: bool = False
-    """Whether all people who talk with an agent share its files. Otherwise each person has their
-    own.
-    """
-    quota_bytes: Count = 16_777_216
-    """Maximum size of all files of a person with an agent."""
-    max_files: Count = Field(default=500, le=10_000)
-    """Maximum number of files of a person with an agent."""
-    max_file_bytes: Count = 1_048_576
-    """Maximum size of one file."""
-
-
 class EmailSend(Section):
     """The skill `email_send`, by which an agent sends email through an SMTP server on behalf of a
     person. See docs/reference/skills-builtin.md.
@@ -244,12 +225,11 @@ class GitHub(Section):
 URL_FETCH: Final = optional_table("url_fetch", UrlFetch)
 WEB_SEARCH: Final = optional_table("web_search", WebSearch)
 HTTP_WEBHOOK: Final = named_tables("http_webhook", HttpWebhook, skill_names)
-FILES: Final = optional_table("files", Files)
 EMAIL_SEND: Final = optional_table("email_send", EmailSend)
 GITHUB: Final = optional_table("github", GitHub)
 SECTIONS: Final[tuple[Top[Any], ...]] = (
     *(URL_FETCH, WEB_SEARCH, HTTP_WEBHOOK),
-    *(FILES, EMAIL_SEND, GITHUB),
+    *(EMAIL_SEND, GITHUB),
 )
 
 

@@ -1,12 +1,11 @@
 """The messages of people: commands, and what they say to agents."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import ClassVar
 
 import anyio
 
-from component.features.chat.files import EVERY_S, FileOffers, file_stage
+from component.features.chat.files import EVERY_S, FileOffers
 from component.features.chat.handlers import MessageHandler
 from component.features.chat.message_ids import References
 from component.features.chat.notices import Hints, Notices
@@ -22,7 +21,7 @@ from component.features.chat.stages import (
 from component.features.feature import Feature, Opened
 from component.kernel.exchange_limit import ExchangeLimit
 from component.kernel.kernel import Kernel
-from component.link.messages.inbound import Attachment, MessageStage
+from component.link.messages.inbound import MessageStage
 from xep.jid import JID
 
 
@@ -48,7 +47,6 @@ class ChatFeature(Feature):
                 exchange_stage(ExchangeLimit(settings.limits.messages_per_sender)),
                 address_stage(kernel.contacts.used),
                 ENCRYPTED_STAGE,
-                file_stage(hints, partial(_is_readable, kernel)),
                 *self._said_stages(kernel),
             ),
         )
@@ -86,15 +84,6 @@ class ChatFeature(Feature):
             text,
             kernel.stream.handled,
         )
-
-
-def _is_readable(kernel: Kernel, principal: JID, file: Attachment) -> bool:
-    """Return whether a model can read a file for a principal, by the skill for web pages."""
-    if kernel.agents is None or not file.url.lower().startswith(("https://", "http://")):
-        return False
-    if (file.media_type or "").startswith(("audio/", "image/", "video/")):
-        return False
-    return kernel.environment.catalog.view(principal).get("url_fetch") is not None
 
 
 FEATURE = ChatFeature

@@ -1,30 +1,18 @@
-"""Files and calls that cannot be taken: the person gets a message, and offers of clients are
-refused.
-"""
+"""Files and calls that clients offer directly: they are refused, and the person gets a message."""
 
 import contextlib
-from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
 from component import system
 from component.features.chat.notices import Hints
-from component.link.messages.inbound import (
-    Attachment,
-    Handled,
-    InboundMessage,
-    MessageStage,
-    ReplyAddress,
-    StageOrder,
-)
+from component.link.messages.inbound import ReplyAddress
 from component.link.messages.messenger import Messenger
 from component.link.messages.outbound import OutboundMessage, Text, conversation_with
 from component.link.router.table import IQRoute, Request, StanzaRoute
-from component.skills.errors import printable
 from xep import call_invites, jingle_messages
 from xep.binding import ContentError, Payload
 from xep.call_invites import Invite
 from xep.in_band_bytestreams import Open
-from xep.jid import JID
 from xep.jingle import INITIATE, Jingle, Reason, UnsupportedApplications
 from xep.jingle_messages import Propose
 from xep.out_of_band import Offer
@@ -32,42 +20,13 @@ from xep.stanza_error import Condition, StanzaError
 from xep.stream_initiation import StreamInitiation
 
 EVERY_S: Final = 60.0
-"""Seconds in which a person who sends several files gets one message about them."""
+"""Seconds in which a person whose client makes several offers gets one message about them."""
 _ID_BYTES: Final = 16
 _TYPES: Final = frozenset(("chat", "normal"))
-_LONGEST_NAME: Final = 100
-_MOST_NAMED: Final = 3
-_SENT: Final = (
-    "I can't open files yet: I see that you have sent {names}, but not what is in it. Please write"
-    " or paste what matters as text."
-)
 _OFFERED: Final = (
-    "I can't take files or calls that your client offers to me directly. Please write or paste what"
-    " matters as text."
+    "I can't take files or calls that your client offers to me directly. Please send the file in a"
+    " way that uploads it to your server, or write what matters as text."
 )
-
-
-def file_stage(hints: Hints, is_readable: Callable[[JID, Attachment], bool]) -> MessageStage:
-    """Return the stage that says that files cannot be opened. The text beside a file goes on to the
-    next stages. `is_readable` says whether an agent can read a file for a principal.
-    """
-
-    async def handle(message: InboundMessage) -> Handled | None:
-        files = [one for one in message.attachments if not is_readable(message.principal, one)]
-        if not files or message.principal.local is None:  # services announce files to nobody
-            return None
-        reply = _SENT.format(names=_names(files)) if hints.is_due(message.principal) else None
-        goes_on = bool(message.text) or len(files) < len(message.attachments)
-        return Handled(reply, goes_on=goes_on)
-
-    return MessageStage(StageOrder.FILES, handle)
-
-
-def _names(files: Sequence[Attachment]) -> str:
-    named = [printable(one.name or one.description or "a file", _LONGEST_NAME) for one in files]
-    more = len(named) - _MOST_NAMED
-    shown = named[:_MOST_NAMED] + ([f"{more} more"] if more > 0 else [])
-    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
 
 
 class FileOffers:

@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from component import system
-from component.agent.requests import MessageStarter, TurnRequest
+from component.agent.requests import MessageStarter, SentFile, TurnRequest, described
 from component.caches import LRUCache
 from component.commands import AnyCommand, Asking, CommandError, Commands, read_words
 from component.features.chat.message_ids import References, message_key
@@ -22,14 +22,12 @@ from component.features.chat.notices import Hints
 from component.kernel.exchange_limit import Admitted, ExchangeLimit
 from component.link.messages.inbound import (
     Account,
-    Attachment,
     Handled,
     InboundMessage,
     MessageStage,
     StageOrder,
 )
 from component.memory_directory.layout import SessionKey
-from component.skills.errors import printable
 from component.store import StorageError
 from component.store.outages import log_failure
 from xep.chat_states import NAMESPACE as CHAT_STATES
@@ -45,8 +43,6 @@ if TYPE_CHECKING:
 _log = structlog.get_logger("component.message")
 
 _ID_BYTES: Final = 16
-_LONGEST_NAME: Final = 200
-_LONGEST_URL: Final = 2_000
 _STALE: Final = timedelta(minutes=10)
 """What a message asks for may not be wanted any more after this time."""
 _LATE_MESSAGE: Final = (
@@ -365,6 +361,7 @@ class AgentStages:
             principal=message.principal,
             reply_to=message.reply_to,
             text=body,
+            files=tuple([SentFile(sent=file) for file in message.attachments]),
             language=message.language,
         )
         try:
@@ -400,13 +397,4 @@ def _turn_id(message: InboundMessage) -> str:
 def said_to_agent(message: InboundMessage) -> str:
     """Return the text of a message for a model, with a line for each attachment."""
     text = f"/me {message.text}" if message.is_action else message.text
-    return "\n".join(filter(None, (text, *map(_attached, message.attachments))))
-
-
-def _attached(file: Attachment) -> str:
-    name = printable(file.name or file.description or "a file", _LONGEST_NAME)
-    what = [] if file.media_type is None else [printable(file.media_type, _LONGEST_NAME)]
-    what += [] if file.size is None else [f"{file.size} bytes"]
-    about = f" ({', '.join(what)})" if what else ""
-    where = f"at {printable(file.url, _LONGEST_URL)}" if file.url else "not uploaded"
-    return f"[Attached: {name}{about}, {where}]"
+    return "\n".join(filter(None, (text, *map(described, message.attachments))))

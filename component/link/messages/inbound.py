@@ -91,7 +91,8 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True):
     """A file at a URL (XEP-0066, XEP-0385, XEP-0447), which may have any scheme. It is empty for a
     file that only the client of its sender has.
 
-    `size` is in bytes, as the sender states it.
+    `size` is in bytes, as the sender states it, and so are `hashes`: names of functions (XEP-0300),
+    each with the digest in hex.
     """
 
     url: str
@@ -99,6 +100,7 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True):
     media_type: str | None = None
     size: int | None = None
     description: str | None = None
+    hashes: tuple[tuple[str, str], ...] = ()
 
 
 class InboundMessage(msgspec.Struct, frozen=True, kw_only=True):

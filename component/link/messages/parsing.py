@@ -515,7 +515,13 @@ def _best(urls: Sequence[str]) -> Sequence[str]:
 
 
 def _described(url: str, file: file_sharing.File | media_sharing.File) -> Attachment:
-    return Attachment(url=url, name=file.name, media_type=file.media_type, size=file.size)
+    return Attachment(
+        url=url,
+        name=file.name,
+        media_type=file.media_type,
+        size=file.size,
+        hashes=tuple([(each.algo.lower(), each.digest.hex()) for each in file.hashes]),
+    )
 
 
 def _received(children: _Children) -> str | None:

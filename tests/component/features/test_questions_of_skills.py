@@ -1,18 +1,15 @@
 """Each built-in skill has a question for people."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from component.config.skills import XmppSend
 from component.features.builtins.email_send import email_send_skill
-from component.features.builtins.files import file_skills
 from component.features.builtins.github import github_skills
 from component.features.builtins.http_webhook import http_webhook_skill
 from component.features.builtins.settings import (
     EmailSend,
-    Files,
     GitHub,
     HttpWebhook,
     UrlFetch,
@@ -21,6 +18,7 @@ from component.features.builtins.settings import (
 from component.features.builtins.url_fetch import url_fetch_skill
 from component.features.builtins.web_search import web_search_skill
 from component.features.builtins.xmpp_send import xmpp_send_skill
+from component.features.files.skills import file_skills
 from component.features.schedules.skills import schedule_skills
 from component.features.watches.skills import watch_skills
 from component.memory.skills import memory_skills
@@ -38,7 +36,7 @@ SKILLS: tuple[Skill, ...] = (
     *memory_skills(_never),
     *schedule_skills(_never),
     *watch_skills(_never),
-    *file_skills(Files(), Path()),
+    *file_skills(_never, write=True),
     *github_skills(GitHub(token="secret", repositories=("a/b",))),  # type: ignore[arg-type]
     email_send_skill(EmailSend(host="mail.example.com", sender="a@example.com", recipients=("*",))),
     http_webhook_skill({"build": HttpWebhook(url="https://example.com/hook")}),  # type: ignore[arg-type]

@@ -80,7 +80,7 @@ HOSTILE = {
     "deep.html": (lambda: b"<div>" * 400_000, "processor time|memory|no text|parser has failed"),
     "long.txt": (lambda: b"words and words\n" * 100_000, "more than 1 MiB of text"),
     "large.txt": (lambda: b"a" * (5 << 20), "5,242,880 bytes"),
-    "book.docx": (lambda: b"PK", "only files that end in .pdf"),
+    "book.doc": (lambda: b"PK", "only files that end in .pdf"),
 }
 
 

@@ -318,7 +318,7 @@ async def test_for_other_models_a_sentence_replaces_an_image(
     (body,) = sent(endpoint, dialect)
     text = json.dumps(body)
     assert "iVBOR" not in text
-    assert text.count("[An image (image/png, 34 KB) that this model cannot see]") == 2
+    assert text.count("[An image (image/png, 34 KB) that this model cannot see.") == 2
 
 
 async def test_an_image_of_an_unsupported_type(
@@ -328,7 +328,7 @@ async def test_an_image_of_an_unsupported_type(
     message = ModelMessage("user", (ImagePart("image/tiff", b"II*\0"),))
     await make(dialect=dialect, vision=True).complete(ModelRequest(messages=(message,)))
     (body,) = sent(endpoint, dialect)
-    assert "[An image (image/tiff, 4 bytes) that this model cannot see]" in json.dumps(body)
+    assert "[An image (image/tiff, 4 bytes) that this model cannot see." in json.dumps(body)
 
 
 async def test_documents_are_sent_if_the_api_supports_them(

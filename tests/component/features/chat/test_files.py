@@ -1,11 +1,11 @@
-"""Files that cannot be opened: the sender is told once, and offers of clients are refused."""
+"""Offers of clients are refused, and the sender is told once."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.kit import AGENT, Peer, Script, anyio_backend, service
+from tests.kit import AGENT, Peer, anyio_backend, service
 from tests.kit.xmpp import body
 from xep import call_invites, jingle_messages
 
@@ -14,19 +14,6 @@ pytestmark = pytest.mark.anyio
 
 JULIET = "juliet@capulet.example/balcony"
 URL = "https://upload.capulet.example/1/cat.jpg"
-AES = "aesgcm://upload.capulet.example/1/cat.jpg#" + "ab" * 44
-SORRY = "I can't open files yet"
-OOB = f"<x xmlns='jabber:x:oob'><url>{URL}</url></x>"
-FILE = "<file xmlns='urn:xmpp:file:metadata:0'><name>cat.jpg</name></file>"
-SOURCE = f"<url-data xmlns='http://jabber.org/protocol/url-data' target='{URL}'/>"
-SHARED = f"<file-sharing xmlns='urn:xmpp:sfs:0'>{FILE}<sources>{SOURCE}</sources></file-sharing>"
-INLINE = (
-    "<reference xmlns='urn:xmpp:reference:0' type='data'>"
-    "<media-sharing xmlns='urn:xmpp:sims:1'>"
-    "<file xmlns='urn:xmpp:jingle:apps:file-transfer:5'><name>cat.jpg</name></file>"
-    f"<sources><reference xmlns='urn:xmpp:reference:0' type='data' uri='{URL}'/></sources>"
-    "</media-sharing></reference>"
-)
 QUIET: dict[str, Any] = {"agent": {"notice": ""}}
 
 
@@ -39,78 +26,9 @@ def jingle(action: str) -> str:
     )
 
 
-async def send(peer: Peer, text: str, more: str = "") -> None:
-    """Send a message with a body and other elements."""
-    said = f"<body>{text}</body>" if text else ""
-    await peer.send(f"<message to='{AGENT}' type='chat'>{said}{more}</message>")
-
-
 def heard(peer: Peer) -> list[str]:
     """Return the bodies that have arrived since the last call."""
     return [body(one) for one in peer.take() if body(one)]
-
-
-@pytest.mark.parametrize(
-    ("text", "more", "name"),
-    [
-        (URL, OOB, "a file"),
-        (URL, SHARED, "cat.jpg"),
-        ("", SHARED.replace(SOURCE, ""), "cat.jpg"),
-        (URL, INLINE, "cat.jpg"),
-        (AES, "", "a file"),
-        (AES, f"<x xmlns='jabber:x:oob'><url>{AES}</url></x>", "a file"),
-    ],
-)
-async def test_a_file_alone_gets_a_sentence_and_no_turn(
-    tmp_path: Path, text: str, more: str, name: str
-) -> None:
-    model = Script()
-    async with service(tmp_path, QUIET, model=model) as kit:
-        juliet = kit.peer(JULIET)
-        await send(juliet, text, more)
-        await kit.settled()
-        (said,) = heard(juliet)
-        assert said.startswith(SORRY)
-        assert f"you have sent {name}, " in said
-    assert model.requests == []
-
-
-async def test_the_text_beside_a_file_is_answered_too(tmp_path: Path) -> None:
-    model = Script("Cats are fine.")
-    async with service(tmp_path, QUIET, model=model) as kit:
-        juliet = kit.peer(JULIET)
-        await send(juliet, "Do you like cats?", SHARED)
-        await juliet.hear("Cats are fine.")
-        await send(juliet, "/ping", OOB)
-        await kit.settled()
-        said = [body(one) for one in juliet.stanzas if body(one)]
-        assert [SORRY in one for one in said] == [True, False, False]
-        assert "cat.jpg" in said[0]
-    assert "Do you like cats?" in model.asked
-
-
-async def test_several_files_get_one_sentence_within_a_minute(tmp_path: Path) -> None:
-    async with service(tmp_path, QUIET) as kit:
-        juliet = kit.peer(JULIET)
-        for number in range(5):
-            url = f"{URL}?{number}"
-            await send(juliet, url, f"<x xmlns='jabber:x:oob'><url>{url}</url></x>")
-            await kit.settled()
-        assert [SORRY in one for one in heard(juliet)] == [True]
-        await kit.advance(61)
-        await send(juliet, URL, OOB)
-        await kit.settled()
-        assert [SORRY in one for one in heard(juliet)] == [True]
-
-
-async def test_a_page_that_a_skill_can_read_goes_to_the_model(tmp_path: Path) -> None:
-    page = "https://upload.capulet.example/1/report.pdf"
-    link = f"<x xmlns='jabber:x:oob'><url>{page}</url></x>"
-    settings = {"url_fetch": {"enabled": True}, **QUIET}
-    async with service(tmp_path, settings, model=Script("A report.")) as kit:
-        juliet = kit.peer(JULIET)
-        await send(juliet, page, link)
-        assert await juliet.hear() == "A report."
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ def test_each_message_is_read_as_what_it_is(shape: Shape) -> None:
     expected = msgspec.structs.replace(
         shape.expected, unclear=found.unclear, quotation=found.quotation
     )
-    assert found == expected
+    files = [msgspec.structs.replace(file, hashes=()) for file in found.attachments]
+    assert msgspec.structs.replace(found, attachments=tuple(files)) == expected
 
 
 PLAIN = (

@@ -256,6 +256,37 @@ def test_a_file_is_an_attachment_and_its_url_no_text() -> None:
     assert message(f"<body>Look: {url}</body>{old}").text == f"Look: {url}"
 
 
+@pytest.mark.parametrize(
+    ("around", "file"),
+    [
+        (
+            (
+                "<file-sharing xmlns='urn:xmpp:sfs:0'>{}<sources><url-data"
+                " xmlns='http://jabber.org/protocol/url-data' target='https://u.example/a'/>"
+                "</sources></file-sharing>"
+            ),
+            "urn:xmpp:file:metadata:0",
+        ),
+        (
+            (
+                "<reference xmlns='urn:xmpp:reference:0' type='data'><media-sharing"
+                " xmlns='urn:xmpp:sims:1'>{}<sources><reference xmlns='urn:xmpp:reference:0'"
+                " type='data' uri='https://u.example/a'/></sources></media-sharing></reference>"
+            ),
+            "urn:xmpp:jingle:apps:file-transfer:5",
+        ),
+    ],
+)
+def test_the_digests_of_a_file_are_those_that_its_sender_states(around: str, file: str) -> None:
+    described = (
+        f"<file xmlns='{file}'><size>3</size>"
+        "<hash xmlns='urn:xmpp:hashes:2' algo='SHA-256'>qrs=</hash>"
+        "<hash xmlns='urn:xmpp:hashes:2' algo='sha-1'>not base64!</hash></file>"
+    )
+    (found,) = message(around.format(described)).attachments
+    assert found == Attachment(url="https://u.example/a", size=3, hashes=(("sha-256", "aabb"),))
+
+
 def shared_inline(*uris: str) -> str:
     sources = "".join(
         f"<reference xmlns='urn:xmpp:reference:0' type='data' uri='{uri}'/>" for uri in uris
