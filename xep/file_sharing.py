@@ -20,8 +20,8 @@ class File(Payload, frozen=True, kw_only=True):
     media_type: Annotated[str | None, TextChild()] = None
     name: Annotated[str | None, TextChild()] = None
     size: Annotated[int | None, TextChild()] = None
-    width: Annotated[int | None, TextChild(malformed="drop")] = None
-    height: Annotated[int | None, TextChild(malformed="drop")] = None
+    width: Annotated[int | None, TextChild()] = None
+    height: Annotated[int | None, TextChild()] = None
     hashes: Annotated[tuple[Hash, ...], Child(malformed="drop")] = ()
 
 
