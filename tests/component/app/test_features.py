@@ -129,8 +129,8 @@ def test_doctor_runs_the_checks_of_a_feature(tmp_path: Path) -> None:
     assert anyio.run(texts, backend="trio") == ["at most 7 of each person"]
 
 
-SHARED_SECTIONS = {"xmpp_send", "peer"}
-"""The policy reads them too, so they are in component/config."""
+SHARED_SECTIONS = {"xmpp_send", "peer", "llm"}
+"""Other parts read them too, so they are in component/config."""
 
 
 @pytest.mark.parametrize("name", features.FEATURES)

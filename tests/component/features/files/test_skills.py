@@ -45,11 +45,12 @@ def test_only_reading_is_offered_unless_writing_is_turned_on() -> None:
         raise AssertionError
 
     reading = file_skills(unused, write=False)
-    assert [one.name for one in reading] == ["file_list", "file_read"]
+    assert [one.name for one in reading] == ["file_list", "file_read", "file_send"]
     both: dict[str, Skill] = {one.name: one for one in file_skills(unused, write=True)}
     marks = {name: each.annotations for name, each in both.items()}
     assert not any(each.open_world for each in marks.values())
-    assert [name for name, each in marks.items() if each.read_only] == ["file_list", "file_read"]
+    reads = [name for name, each in marks.items() if each.read_only]
+    assert reads == ["file_list", "file_read", "file_send"]
     assert [name for name, each in marks.items() if each.destructive] == ["file_delete"]
     assert both["file_read"].taint == "web"
 
@@ -96,7 +97,7 @@ async def test_what_a_person_has_sent_is_read_from_any_character(tmp_path: Path)
         await called(world.use["file_read"], {"path": "letter.docx", "start": 30_000})
     await world.send("cat.png", b"\x89PNG\r\n\x1a\n")
     (image,) = (await called(world.use["file_read"], {"path": "cat.png"})).outputs
-    assert image == File(b"\x89PNG\r\n\x1a\n", "image/png", "cat.png")
+    assert image == File(b"\x89PNG\r\n\x1a\n", "image/png", "cat.png", "model")
 
 
 async def test_a_file_has_the_taints_of_what_it_was_written_from(tmp_path: Path) -> None:
@@ -121,3 +122,13 @@ async def test_a_shared_file_is_data_of_somebody_else_for_the_others(tmp_path: P
         world.use["file_read"], {"path": "plan.txt"}, principal="paris@example.com"
     )
     assert text_of(other) == "There is no file plan.txt."
+
+
+async def test_a_file_or_a_text_is_sent_to_the_person(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    await world.send("cat.png", b"\x89PNG\r\n\x1a\n")
+    made = await called(world.use["file_send"], {"path": "cat.png"})
+    assert made.outputs == (File(b"\x89PNG\r\n\x1a\n", "image/png", "cat.png", "person"),)
+    made = await called(world.use["file_send"], {"path": "lists/a.csv", "text": "a,b"})
+    assert made.outputs == (File(b"a,b", "text/csv", "a.csv", "person"),)
+    assert (await called(world.use["file_send"], {"path": "none.txt"})).is_error
