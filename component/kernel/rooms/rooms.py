@@ -15,6 +15,7 @@ from component.link.messages.signals import shown_by
 from component.link.router.addresses import IN_ROOMS
 from component.link.router.table import Request, StanzaRoute
 from component.metrics.counters import Gauge
+from xep import disco
 from xep.binding import ContentError, Name, Payload
 from xep.caps import Caps
 from xep.hats import Hats
@@ -182,6 +183,11 @@ class Rooms:
         for one in self:
             one.disconnected()
 
+    def missed(self) -> None:
+        """Join again, because stanzas may have been lost. Never waits."""
+        for one in self:
+            one.missed()
+
     def show(self) -> None:
         """Send the presence of the agents again: their capabilities have changed. Never waits."""
         for one in self:
@@ -192,6 +198,18 @@ class Rooms:
         if not self._ports.has_others():  # another instance is there as the same occupant
             for one in self:
                 one.leave()
+
+    # Which instance a room is sent to: see `Membership`.
+
+    def info(self, request: Request[disco.InfoQuery]) -> disco.InfoQuery | None:
+        """Return the tag of this instance, if it is asked for."""
+        if request.payload.node != self._ports.instance_node:
+            return None
+        identity = disco.Identity(category="client", type="bot", name=self._ports.tag())
+        return disco.InfoQuery(node=request.payload.node, identities=(identity,))
+
+    def items(self, _request: Request[disco.ItemsQuery]) -> None:
+        """Return nothing: no node has items."""
 
     # Stanzas.
 

@@ -162,6 +162,7 @@ async def test_the_state_of_the_room_is_that_of_its_watches(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(membership, "JOIN_S", 0.01)
+    monkeypatch.setattr(membership, "OTHERS_S", 0.01)
     world = World(storage, check_s=0.01)
     world.missing = "item-not-found"
     async with world.watching():

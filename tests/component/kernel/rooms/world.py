@@ -13,7 +13,6 @@ from component.kernel.rooms.occupants import RoomPresence
 from component.kernel.rooms.rooms import Rooms
 from tests.waiting import eventually
 from xep import muc
-from xep.caps import Caps
 from xep.disco import Feature, Identity, InfoQuery
 from xep.jid import JID
 from xep.muc import Item, Status, User
@@ -23,8 +22,7 @@ from xep.stanza_error import Condition, StanzaError
 
 AGENT = JID.parse("assistant@agent.example")
 ROOM = JID.parse("lab@rooms.example")
-OWN = Caps(hash="sha-1", node="urn:example:software", ver="own")
-"""The capabilities of the agent."""
+INSTANCE = "urn:example:software#instance"
 
 
 def presence(of: str, /, *codes: int, show: Any = "online", **item: Any) -> RoomPresence:
@@ -46,7 +44,8 @@ class RoomWorld:
         missing: the error of service discovery.
         refusals: the errors with which nicknames are refused, by nickname; under "" that of all.
         has_others: whether there are other instances.
-        instance: the nickname under which another instance is in the room.
+        instance: the nickname under which instances are in the room.
+        tag: that of the instance to which the server sends the room.
         pong: the error of a ping to the agent itself.
         silent: whether the room does not answer to a join.
         codes: the status codes of the agent's own presence.
@@ -64,6 +63,7 @@ class RoomWorld:
         self.pong: Condition | None = None
         self.silent = False
         self.instance = ""
+        self.tag = "other"
         self.codes: tuple[int, ...] = (110,)
         self.own: dict[str, Any] = {"role": "participant", "affiliation": "none"}
         self.joins: list[muc.Join] = []
@@ -76,8 +76,10 @@ class RoomWorld:
         ports = RoomPorts(
             call=self._call,
             send=self._send,
-            payloads=lambda _: (OWN,),
+            payloads=lambda _: (),
             has_others=lambda: self.has_others,
+            tag=lambda: "own",
+            instance_node=INSTANCE,
             tell_admins=self.said.append,
             kinds=ClientKinds(),
         )
@@ -156,11 +158,13 @@ class RoomWorld:
         if isinstance(payload, muc.OwnerQuery):
             self.sent.append("destroy")
             return None
-        if to.resource and payload.node == f"{OWN.node}#{OWN.ver}":
+        if to.resource and payload.node == INSTANCE:
             self.pings += 1
+            self.pinged()
             if to.resource != self.instance:
-                raise StanzaError("item-not-found")
-            return payload
+                raise StanzaError(self.pong or "item-not-found")
+            tag = Identity(category="client", type="bot", name=self.tag)
+            return InfoQuery(node=payload.node, identities=(tag,))
         if to.resource:
             self.asked.append(to.resource)
             if to.resource not in self.clients:
