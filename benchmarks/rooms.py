@@ -103,7 +103,7 @@ def _message(number: int) -> str:
     who = number % _OCCUPANTS
     return (
         f"<message from='{_ROOM}/Occupant {who}' to='{_AGENT}' type='groupchat' id='m{number}'>"
-        f"<body>What of the tide today, Occupant {number % 7}? It is high again.</body>"
+        f"<body>What do you think of the tide, Occupant {number % 7}? It is high again.</body>"
         f"<origin-id xmlns='urn:xmpp:sid:0' id='m{number}'/>"
         "<active xmlns='http://jabber.org/protocol/chatstates'/>"
         f"<occupant-id xmlns='urn:xmpp:occupant-id:0' id='o{who}'/>"

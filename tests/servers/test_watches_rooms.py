@@ -141,7 +141,7 @@ def test_an_occupant_gets_one_sentence_and_an_invitation_is_declined(
         said = "".join(declined.itertext())
         if server.name == "ejabberd":  # it says who invites
             said = body(juliet.messages.take(from_(agent.domain, "chat")))
-        assert "Please write to me directly" in said
+        assert "Invite me directly" in said
         assert not [each for each in romeo.messages.all() if each.get("from") == here]
         assert agent.log(level="error") == []
 

@@ -110,7 +110,11 @@ def with_rooms(server: Server) -> str:
     if server.name == "prosody":  # Debian's ejabberd offers rooms, Debian's Prosody has the module
         directory = server.directory / "conf.d"
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / "rooms.cfg.lua").write_text(f'Component {json.dumps(service)} "muc"\n')
+        # The archive gives each message an id, as docs/how-to/rooms.md recommends.
+        archive = 'modules_enabled = { "muc_mam" }'
+        (directory / "rooms.cfg.lua").write_text(
+            f'Component {json.dumps(service)} "muc"\n\t{archive}\n'
+        )
     return f"lab@{service}"
 
 

@@ -37,7 +37,7 @@ _AT_FAULT: Final = "I can't do that now because of an error on my side. Please t
 
 
 class Inviting:
-    """Decides about invitations. Each one is answered; the reason is given once a minute.
+    """Decides about invitations. Each one is answered; the same reason is given once a minute.
 
     Args:
         clock: seconds that only go forward.
@@ -52,7 +52,7 @@ class Inviting:
         self._kernel = kernel
         self._service = service
         self._clock = clock
-        self._told: LRUCache[JID, float] = LRUCache(_REMEMBERED)
+        self._told: LRUCache[tuple[JID, str], float] = LRUCache(_REMEMBERED)
 
     def direct(self, request: Request[None]) -> Awaitable[None] | None:
         """Handle the invitation of a person (XEP-0249)."""
@@ -78,7 +78,7 @@ class Inviting:
             self._tell(request, _AT_FAULT)
 
     def _tell(self, request: Request[None], text: str) -> None:
-        if self._is_due(request.principal):
+        if self._is_due(request.principal, text):
             to = request.stanza.sender or str(request.sender)
             self._send(request, ReplyAddress(to, request.to.bare, "chat"), parts=(Text(text),))
 
@@ -100,7 +100,7 @@ class Inviting:
         if not (is_admitted or is_known or admits(JID(room.local, server))):
             return
         text = _NOT_PROVEN.format(room=room, address=request.to.bare)
-        is_due = self._is_due(room if inviter is None else inviter.bare)
+        is_due = self._is_due(room if inviter is None else inviter.bare, text)
         # The server of the room says who it is: that is enough for a message.
         reason = text if is_due and not is_admitted else None
         declined = User(decline=Decline(to=inviter, reason=reason))
@@ -110,11 +110,11 @@ class Inviting:
             to = ReplyAddress(str(inviter), request.to.bare, "chat")
             self._send(request, to, parts=(Text(text),))
 
-    def _is_due(self, address: JID) -> bool:
-        now, last = self._clock(), self._told.get(address)
+    def _is_due(self, address: JID, text: str) -> bool:
+        now, last = self._clock(), self._told.get((address, text))
         if last is not None and now - last < _EVERY_S:
             return False
-        self._told[address] = now
+        self._told[address, text] = now
         return True
 
     def _send(self, request: Request[None], to: ReplyAddress, **content: Any) -> None:

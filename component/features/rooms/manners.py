@@ -1,4 +1,4 @@
-"""Whom an agent answers in a room, and how often: so that it is not a nuisance, two programs do not
+"""Whom an agent answers in a room, and how often: so that it does not disturb, two programs do not
 answer each other for ever, and one occupant does not use up what all have.
 """
 

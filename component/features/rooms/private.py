@@ -1,7 +1,7 @@
 """Private messages of occupants (XEP-0045 §7.5): each occupant has a conversation of its own.
 
-It belongs to the occupant and not to the nickname: whoever has the nickname next gets nothing of
-it. Questions are never answered in it, because a room could write in the name of its occupants.
+It belongs to the occupant and not to the nickname: the next occupant with the nickname gets nothing
+of it. Questions are never answered in it, because a room could write in the name of its occupants.
 """
 
 import re

@@ -70,7 +70,7 @@ class RoomService:
         self._options: Mapping[Key, RoomOptions] = {}
         self._exchanges = ExchangeLimit(kernel.settings.limits.messages_per_sender, clock)
         self._told: dict[Key, JID] = {}
-        """Whoever has sent an agent to a room that it has not entered yet."""
+        """Who has sent an agent to a room that it has not entered yet."""
         self._group: TaskGroup | None = None
         self._lock = anyio.Lock()
 

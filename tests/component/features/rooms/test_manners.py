@@ -1,4 +1,4 @@
-"""An agent is no nuisance in a room, and two programs do not answer each other for ever."""
+"""An agent does not disturb a room, and two programs do not answer each other for ever."""
 
 from collections import Counter
 
