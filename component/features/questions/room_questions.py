@@ -197,7 +197,7 @@ class RoomQuestions:
         return found if found is not None and found.state == "open" else None
 
     def reflected(self, room: JID, id_: str, stanza_id: str) -> Write | None:
-        """Note the id that a room has given to a message of ours. Return how it is stored; None for
+        """Note the id that a room has given to one of our messages. Return how it is stored; None for
         a message that asks nothing.
         """
         question = self.find(room, id_)
@@ -207,8 +207,8 @@ class RoomQuestions:
         return lambda db: room_question_rows.add_message(db, room, stanza_id, question)
 
     def disown(self, room: JID, id_: str) -> Write | None:
-        """Forget an id of ours that another occupant has given to a message, too: who refers to it
-        may mean that message. Return how that is stored; None if it is not one of ours.
+        """Forget the id of one of our messages that another occupant has given to a message, too:
+        who refers to it may mean that message. Return how that is stored; None for other ids.
         """
         if self._ids.pop((room, id_), None) is None:
             return None
