@@ -27,6 +27,7 @@ from component.link.messages.inbound import (
     Conversation,
     ReplyAddress,
 )
+from component.link.messages.messenger import TooBigError
 from component.link.messages.outbound import OutboundMessage, Text
 from component.link.router.table import Request
 from component.store import StorageError
@@ -197,8 +198,8 @@ class RoomQuestions:
         return found if found is not None and found.state == "open" else None
 
     def reflected(self, room: JID, id_: str, stanza_id: str) -> Write | None:
-        """Note the id that a room has given to a message of ours. Return how it is stored; None for
-        a message that asks nothing.
+        """Note the id that a room has given to one of our messages. Return how it is stored; None
+        for a message that asks nothing.
         """
         question = self.find(room, id_)
         if question is None or self.find(room, stanza_id) is not None:
@@ -207,8 +208,8 @@ class RoomQuestions:
         return lambda db: room_question_rows.add_message(db, room, stanza_id, question)
 
     def disown(self, room: JID, id_: str) -> Write | None:
-        """Forget an id of ours that another occupant has given to a message, too: who refers to it
-        may mean that message. Return how that is stored; None if it is not one of ours.
+        """Forget the id of one of our messages that another occupant has given to a message, too:
+        who refers to it may mean that message. Return how that is stored; None for other ids.
         """
         if self._ids.pop((room, id_), None) is None:
             return None
@@ -266,12 +267,16 @@ class RoomQuestions:
             for id_ in each.ids:
                 self._ids.setdefault((each.room.jid, id_), each.id)
         for each in found:
-            await self._settle(each)
+            try:
+                await self._settle(each)
+            except StorageError:
+                raise
+            except Exception:  # noqa: BLE001 - the other questions must still be asked
+                _log.exception("cannot show a room the state of a question", question=each.id)
 
     async def _settle(self, one: RoomQuestion) -> None:
         """Bring a room to the state of its question."""
-        agent = self._kernel.stream.addresses.agent_address(one.agent)
-        membership = self._enter(agent, one.room.jid)
+        membership = self._enter(self.agent_of(one), one.room.jid)
         if one.state != "open":
             await self._conclude(one, membership)
             return
@@ -344,11 +349,15 @@ class RoomQuestions:
             conversation=Conversation(membership.address.bare, one.room.jid, in_room=True),
             to=ReplyAddress(str(one.room.jid), membership.address, "groupchat"),
             parts=(Text(text, _LANG),),
-            payloads=_poll(one, self._words.title_of(one.question), text),
+            payloads=_payloads(one, self._words.title_of(one.question), text),
             replaces=None if is_first else one.id,
             must_arrive=True,
         )
-        delivery = self._kernel.stream.messenger.send(message)
+        try:
+            delivery = self._kernel.stream.messenger.send(message)
+        except TooBigError:  # the text alone has everything, too
+            plain = msgspec.structs.replace(message, payloads=())
+            delivery = self._kernel.stream.messenger.send(plain)
         if not await delivery.settled() or not await self._kernel.stream.messenger.handled():
             return  # the connection was lost; it is sent in the next session
         await self._kernel.storage.write(
@@ -393,13 +402,17 @@ class RoomQuestions:
         able = [one for one in found if one not in barred and admits(one) and self.may_vote(one)]
         return able[:_MOST_ASKED]
 
+    def agent_of(self, one: RoomQuestion) -> JID:
+        """Return the bare address by which the agent that asks is in the room."""
+        return self._kernel.stream.addresses.agent_address(one.agent)
+
     def may_vote(self, account: JID) -> bool:
         """Return whether an account is not known to be that of an agent."""
         is_peer = self._kernel.environment.catalog.is_peer(account)
         return not is_peer and self._kernel.contacts.persons.known(account, account) is not False
 
 
-def _poll(one: RoomQuestion, title: str, text: str) -> tuple[Payload, ...]:
+def _payloads(one: RoomQuestion, title: str, text: str) -> tuple[Payload, ...]:
     """Return what clients show that know confirmations or polls."""
     counts = {
         THUMBS_UP: len(one.approved_by),

@@ -105,6 +105,8 @@ class RoomVotes:
             self._reflected(membership, message)
             return
         occupant = membership.occupant(nick)
+        if self._kernel.rooms.is_own_agent(membership.room, nick):
+            return
         for id_ in (message.id, message.origin_id):
             self._store(self._questions.disown(membership.room, id_ or ""))
         ballot = self._ballot(membership, message)
@@ -169,7 +171,7 @@ class RoomVotes:
     ) -> None:
         """Count a vote, if the occupant may decide the question."""
         one = self._questions.open_question(vote.question)
-        if one is None or one.room.jid != membership.room:
+        if one is None or self._questions.agent_of(one) != membership.address.bare:
             return
         who = self._account(occupant, one)
         if who is None or await membership.ask_is_agent(occupant):

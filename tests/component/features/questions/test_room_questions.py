@@ -1,20 +1,23 @@
 """Questions that a room decides: asked there, answered by reactions, and shown as decided."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from component.skills import Skill, skill
-from tests.kit import Kit, Peer, anyio_backend, service
+from component.skills import skill
+from tests.kit import Kit, Peer, Script, anyio_backend, call, service
 from tests.kit.rooms import Room, Rooms
 from tests.kit.xmpp import body
 from xep.fluux_agent.confirm import Confirm
 from xep.hats import NAMESPACE as HATS
+from xep.jid import JID
 from xep.message_correction import Replace
-from xep.stanza import Incoming
+from xep.muc import AdminItem, AdminQuery
+from xep.stanza import IQ, Incoming
+from xep.stanza_error import StanzaError
 
 __all__ = ["anyio_backend"]
 pytestmark = pytest.mark.anyio
@@ -47,9 +50,9 @@ def rule(**more: Any) -> dict[str, Any]:
 class World:
     """A service, a room that decides, and those in it."""
 
-    def __init__(self, kit: Kit) -> None:
+    def __init__(self, kit: Kit, rooms: type[Rooms]) -> None:
         self.kit = kit
-        self.room: Room = Rooms(kit.xmpp).create("ops")
+        self.room: Room = rooms(kit.xmpp).create("ops")
         self.room.shows_accounts = True
         self.peers: dict[str, Peer] = {}
 
@@ -100,11 +103,18 @@ def stanza_id(message: Incoming) -> str:
 
 
 @asynccontextmanager
-async def world(tmp_path: Path, **more: Any) -> AsyncIterator[World]:
+async def world(
+    tmp_path: Path,
+    *,
+    model: Script | None = None,
+    rooms: type[Rooms] = Rooms,
+    agents: Sequence[str] = (),
+    **more: Any,
+) -> AsyncIterator[World]:
     done.clear()
-    skills: list[Skill] = [pay]
-    async with service(tmp_path, rule(**more), skills=skills) as kit:
-        made = World(kit)
+    settings = rule(**more) | {"agents": [{"name": name} for name in agents]}
+    async with service(tmp_path, settings, skills=[pay], model=model) as kit:
+        made = World(kit, rooms)
         await kit.restart()  # the room exists now
         await kit.settled()
         yield made
@@ -487,3 +497,88 @@ async def test_a_room_that_no_rule_names_any_more_is_left(tmp_path: Path) -> Non
         assert "assistant" in w.room.occupants
         await w.kit.reload({"agent": {"allowed_domains": ["capulet.example"]}})
         assert "assistant" not in w.room.occupants
+
+
+async def test_an_agent_that_is_muted_asks_people_and_the_room_when_it_has_voice(
+    tmp_path: Path,
+) -> None:
+    approvers = [f"room:{ROOM}", "carol@capulet.example"]
+    async with world(tmp_path, approvers=approvers) as w:
+        await w.enter("alice")
+        carol = w.kit.peer("carol@capulet.example/desk")
+        w.room.set_role("assistant", "visitor")
+        await w.ask()
+        assert w.said() == []
+        await carol.receive(lambda one: one.payload(Confirm) is not None)
+        w.room.set_role("assistant", "participant")
+        await w.kit.settled()
+        await w.react("alice", UP)
+        assert done == ["paid 5"]
+
+
+class Listing(Rooms):
+    """A service that tells everybody who its admins are, and nobody who its members are."""
+
+    def _iq(self, stanza: Incoming, room: Room | None, to: JID, sender: JID) -> None:
+        asked = stanza.payload(AdminQuery) if stanza.sole_child == AdminQuery.xml.tag else None
+        if room is None or asked is None:
+            super()._iq(stanza, room, to, sender)
+            return
+        (wanted,) = [each.affiliation for each in asked.items]
+        if wanted == "member":
+            raise StanzaError("forbidden")
+        found = [AdminItem(jid=jid) for jid, has in room.affiliations.items() if has == wanted]
+        result = AdminQuery(items=tuple(found))
+        self.say(
+            IQ(type="result", id=stanza.id or "", to=sender, from_=to, payload=result).encode()
+        )
+
+
+async def test_those_on_the_lists_of_a_room_that_hides_accounts_are_asked(tmp_path: Path) -> None:
+    async with world(tmp_path, rooms=Listing, not_requester=True) as w:
+        w.room.shows_accounts = False
+        for name in ("alice", "juliet", "peer@elsewhere.example"):
+            jid = name if "@" in name else f"{name}@capulet.example"
+            w.room.affiliations[JID.parse(jid)] = "admin"
+        await w.kit.restart()
+        alice = w.kit.peer("alice@capulet.example/desk")
+        await w.ask()
+        asked = await alice.receive(lambda one: one.payload(Confirm) is not None)
+        id_ = asked.require(Confirm).id
+        decision = f"<decision xmlns='{FLUUX}#confirm' id='{id_}' value='approve'/>"
+        own = await w.peers["juliet"].iq("set", decision, asked.sender or "")
+        assert "unknown-confirmation" in own.forward(), "the requester is not asked"
+        await alice.iq("set", decision, asked.sender or "")
+        await w.kit.settled()
+        assert done == ["paid 5"]
+
+
+async def test_the_agent_that_was_asked_enters_the_room_and_asks(tmp_path: Path) -> None:
+    async with world(tmp_path, agents=["clerk"]) as w:
+        await w.enter("alice")
+        juliet = await w.enter("juliet", "none")
+        clerk = "clerk@agent.capulet.example"
+        wanted = f"<execute xmlns='{FLUUX}#execute' skill='pay' mode='async'>"
+        params = "<params type='application/json'>{\"amount\": 3}</params></execute>"
+        await juliet.iq("set", wanted + params, clerk)
+        await w.kit.settled()
+        asked = next(
+            one for one in w.peers["alice"].stanzas if one.sender == f"{ROOM}/clerk" and body(one)
+        )
+        await w.react("alice", UP, to=stanza_id(asked))
+        assert done == ["paid 3"]
+
+
+async def test_what_a_model_asks_for_is_decided_by_the_room(tmp_path: Path) -> None:
+    model = Script(call("pay", amount=7), "It is paid.")
+    async with world(tmp_path, model=model, not_requester=True) as w:
+        await w.enter("alice")
+        juliet = await w.enter("juliet", "owner")
+        await juliet.say("Please pay 7.")
+        await w.kit.settled()
+        assert "For juliet@capulet.example" in body(w.question())
+        await w.react("juliet", UP)
+        assert done == []
+        await w.react("alice", UP)
+        assert await juliet.hear("paid") == "It is paid."
+        assert done == ["paid 7"]
