@@ -288,7 +288,7 @@ async def test_a_file_that_is_ready_while_the_stream_is_lost_waits_for_the_next(
         await kit.jump(86_390)
         kit.xmpp.is_up = False
         kit.xmpp.disconnect(kit.agent)
-        await kit.advance(30)
+        await kit.advance(60)
         assert place.files == {}, "the server is asked first"
         kit.xmpp.is_up = True
         await kit.advance(60)
