@@ -220,9 +220,10 @@ class Kernel:
         from component.agent.run import add_notification  # noqa: PLC0415
         from component.conversations.lines import Said  # noqa: PLC0415
 
+        files = [f"[File: {file.file.name or 'file'}]" for file in notification.files]
         said = Said(
             role="assistant",
-            content=notification.text,
+            content="\n".join(filter(None, (notification.text, *files))),
             turn=notification.id,
             final=True,
             files=notification.files,

@@ -8,6 +8,7 @@ work. Other subsystems run skills through `service`, answer questions through `s
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
+import anyio
 import structlog
 
 from component import system
@@ -19,6 +20,7 @@ from component.kernel.environment import Environment
 from component.kernel.options import make_flows, task_limits
 from component.kernel.pause_gate import PauseGate
 from component.kernel.stream import StreamSubsystem
+from component.link.router.calls import NoAnswerError
 from component.policy.flows import covers
 from component.skills import Context, Skill
 from component.skills.calling import Threads
@@ -35,6 +37,7 @@ from component.tasks.protocol import CannotShare, Share
 from component.tasks.request import Request
 from component.tasks.service import Clocks, TaskService
 from component.tasks.several_calls import SEVERAL_CALLS
+from xep.binding import Payload
 from xep.jid import JID
 
 if TYPE_CHECKING:
@@ -42,9 +45,13 @@ if TYPE_CHECKING:
     from component.uploads import Uploads
 
 T = TypeVar("T")
+P = TypeVar("P", bound=Payload)
 
 _log = structlog.get_logger("component.app")
 
+_TRIES: Final = 3
+_NO_STREAM_S: Final = 60.0
+"""Seconds for which a file that is to be uploaded waits for the stream."""
 _STREAM_TIMEOUT_S: Final = 2.0
 """Seconds for which tasks of a previous run wait for the stream: the handshake is faster then."""
 
@@ -243,12 +250,26 @@ class TaskSubsystem:
             settings = self._catalog.settings
             server, named = settings.server.parent_domain, settings.uploads.address
             self._uploads = Uploads(
-                self._stream.get,
+                self._get,
                 JID.parse(server) if server else None,
                 None if named is None else JID.parse(named),
                 settings.server.tls_ca,
             )
         return self._uploads
+
+    async def _get(self, to: JID, query: Payload, expected: type[P]) -> P:
+        """Send an IQ as soon as there is a stream, and again if the stream was lost: a result that
+        is ready just then must not fail for that. Raises StanzaError.
+        """
+        for _ in range(_TRIES):
+            with anyio.move_on_after(_NO_STREAM_S):
+                await self._stream.messenger.ready()
+            try:
+                return await self._stream.get(to, query, expected)
+            except NoAnswerError:
+                if self._stream.is_connected():
+                    raise
+        raise NoAnswerError("there is no connection to the server")
 
     def upload_problems(self) -> Sequence[str]:
         """Return why files cannot be uploaded, as far as it was tried, in sentences."""

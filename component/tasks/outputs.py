@@ -8,7 +8,7 @@ import base64
 import binascii
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from decimal import Decimal
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -165,6 +165,10 @@ _EXTENSIONS: Final = {
 }
 
 
+Put: TypeAlias = Callable[[File], Awaitable[Link]]
+"""Puts a file where others can get it. Raises CannotShare."""
+
+
 class Fitted(msgspec.Struct, frozen=True):
     """A result that fits, if it can.
 
@@ -175,14 +179,14 @@ class Fitted(msgspec.Struct, frozen=True):
     """
 
     made: SkillResult
-    links: tuple[Link | None, ...] = ()
+    links: tuple[Link | None, ...]
     problem: str = ""
 
 
 async def fitting(
     made: SkillResult,
     most_bytes: int,
-    share: Callable[[File], Awaitable[Link]],
+    share: Put,
     *,
     every_file: bool = False,
 ) -> Fitted:
@@ -190,7 +194,7 @@ async def fitting(
     file is shared, and its content stays inside as well if that fits.
     """
     if not every_file and 4 * least_size(made) + _PER_PART * len(made.outputs) <= most_bytes:
-        return Fitted(made)
+        return Fitted(made, (None,) * len(made.outputs))
     parts = list(made.outputs)
     links: list[Link | None] = [None] * len(parts)
     problem = ""
@@ -324,7 +328,7 @@ def checked(skill: Skill, result: Result, most_bytes: int) -> Result | StanzaErr
         _log.error("a skill returned two outputs with the same name", skill=skill.name, names=names)
         return errors.internal()
     size = len(encode(result).encode())
-    return result if size <= most_bytes else errors.too_big(most_bytes)
+    return result if size <= most_bytes else too_large(most_bytes, "not all of it could be shared")
 
 
 def error_of(skill: Skill, error: Exception) -> StanzaError:
@@ -424,14 +428,22 @@ class Parts:
             if part.part == (0 if known is None else len(known.texts)):
                 self.shown(part)
 
-    def completed(self, result: Result) -> Result:
+    async def completed(self, result: Result, most_bytes: int, share: Put) -> Result:
         """Return the result with every artifact complete (ART-004), and each only once: what the
-        result itself has counts, which can be a reference to the same.
+        result itself has counts, which can be a reference to the same. The largest are given by
+        reference if they would have more than `most_bytes` together.
         """
         given = {one.name for one in result.outputs}
         whole = [
-            Output(name=name, type=artifact.type, text="".join(artifact.texts))
+            skill_outputs.Output("".join(artifact.texts), artifact.type, name)
             for name, artifact in self._artifacts.items()
             if name not in given
         ]
-        return msgspec.structs.replace(result, outputs=(*whole, *result.outputs))
+        if not whole:
+            return result
+        fitted = await fitting(SkillResult(tuple(whole)), most_bytes, share)
+        added = [
+            _artifact(part, one.name or "", link)
+            for one, part, link in zip(whole, fitted.made.outputs, fitted.links, strict=True)
+        ]
+        return msgspec.structs.replace(result, outputs=(*added, *result.outputs))

@@ -36,7 +36,7 @@ from component.skills.errors import (
 )
 from component.skills.inputs import Arguments
 from component.skills.operations import CAPABILITY, METHODS, Host, Operation, Parked, Work
-from component.skills.outputs import SkillResult
+from component.skills.outputs import File, Link, SkillResult
 from component.skills.skill import Skill
 from component.store import waiters
 from component.store.database import Database
@@ -356,13 +356,13 @@ class Run:
         the content inside, if it fits.
         """
         request, most = self.request, self._limits.result_bytes
-        is_read_here = request.origin in ("tool", "child")
-        fitted = await outputs.fitting(
-            made,
-            most if is_read_here else min(most, outputs.REFERENCE_BYTES),
-            lambda file: self._runtime.skills.share(file, request),
-            every_file=request.is_for_person,
-        )
+        wanted = most if request.origin in ("tool", "child") else outputs.REFERENCE_BYTES
+        wanted = min(most, wanted)
+
+        async def share(file: File) -> Link:
+            return await self._runtime.skills.share(file, request)
+
+        fitted = await outputs.fitting(made, wanted, share, every_file=request.is_for_person)
         # `checked` measures it exactly; converting a large one would hold up everybody.
         if fitted.problem and outputs.least_size(fitted.made) > most:
             _log.warning(
@@ -372,6 +372,14 @@ class Run:
             )
             return outputs.too_large(most, fitted.problem)
         result = outputs.result_of(self.skill, fitted.made, fitted.links)
+        if self.row is not None and self.row.children:
+            self._parts.add_shown(
+                await self._runtime.commit(
+                    lambda tx: rows.parts_of(tx, self.task), keep_trying=True
+                )
+            )
+        left = wanted - sum(map(outputs.size_of, fitted.made.outputs))
+        result = await self._parts.completed(result, left, share)
         spent = self._runtime.skills.spent
         if request.delegation is None or request.origin == "child" or spent is None:
             return result
@@ -401,14 +409,7 @@ class Run:
             if self._stopped == "lost" or self._parked:
                 return
             if isinstance(ended, Result):
-                if self.row is not None and self.row.children:
-                    self._parts.add_shown(
-                        await self._runtime.commit(
-                            lambda tx: rows.parts_of(tx, self.task), keep_trying=True
-                        )
-                    )
-                whole = self._parts.completed(ended)
-                ended = outputs.checked(self.skill, whole, self._limits.result_bytes)
+                ended = outputs.checked(self.skill, ended, self._limits.result_bytes)
             if self._refused is not None:
                 ended = self._refused
             # During a drain: the skill failed when it was about to be stopped anyway.

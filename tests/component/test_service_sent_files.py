@@ -277,3 +277,21 @@ async def test_a_notification_has_the_files_of_its_work(tmp_path: Path, work: st
         text, file = [one for one in juliet.take() if body(one)]
         assert body(text) == "It rises."
         assert check_file(file, place) == SMALL
+
+
+async def test_a_file_that_is_ready_while_the_stream_is_lost_waits_for_the_next(
+    tmp_path: Path,
+) -> None:
+    async with service(tmp_path, SILENT, skills=ALL) as kit:
+        place, juliet = with_place(kit), kit.peer(JULIET)
+        await said(kit, juliet, "/run later")
+        await kit.jump(86_390)
+        kit.xmpp.is_up = False
+        kit.xmpp.disconnect(kit.agent)
+        await kit.advance(60)
+        assert place.files == {}, "the server is asked first"
+        kit.xmpp.is_up = True
+        await kit.advance(60)
+        assert len(place.files) == 1
+        (file,) = [one for one in juliet.take() if body(one)]
+        assert check_file(file, place) == LARGE

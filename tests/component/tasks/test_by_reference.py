@@ -4,14 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.skills import skill
+from component.skills import Context, skill
 from component.skills.outputs import File, Link, Output, SkillResult
-from component.tasks.outputs import fitting, part_of
+from component.tasks.outputs import fitting, part_of, sent_file, texts_of
 from component.tasks.request import Request
 from tests.component.tasks.world import AGENT, Open, living
+from xep.file_sharing import File as FileData
+from xep.file_sharing import FileSharing, Sources, UrlData
 from xep.fluux_agent import errors
 from xep.fluux_agent.delegation import Delegation
+from xep.fluux_agent.execute import Output as Artifact
 from xep.fluux_agent.execute import Result
+from xep.hashes import Hash
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
@@ -145,3 +149,70 @@ async def test_more_small_parts_than_fit_cannot_be_given_by_reference() -> None:
     fitted = await fitting(SkillResult(parts), 20_000, Place().share)
     assert fitted.problem == "it has too many parts"
     assert fitted.made.outputs == parts
+
+
+@skill(read_only=True)
+async def stream(context: Context, size: int) -> str:
+    """Publish a long text in parts."""
+    for number in range(3):
+        await context.output("log", "x" * size, last=number == 2)
+    return "All is written."
+
+
+async def test_an_artifact_that_has_grown_large_is_a_reference(open_storage: Open) -> None:
+    place = Place()
+    async with living(open_storage, stream, share=place.share, result_bytes=200_000) as world:
+        small = await world.run("stream", params={"size": "1000"})
+        large = await world.run("stream", params={"size": "6000"})
+    assert isinstance(small, Result)
+    assert isinstance(large, Result)
+    assert [(one.name, len(one.text)) for one in small.outputs] == [("log", 3000), ("output", 15)]
+    assert [(one.name, one.text) for one in large.outputs] == [
+        ("log", ""),
+        ("output", "All is written."),
+    ]
+    (file,) = place.files
+    assert (file.name, len(file.data)) == ("log.txt", 18_000)
+
+
+async def test_a_file_for_a_person_is_shared_and_its_content_stays_if_it_fits(
+    open_storage: Open,
+) -> None:
+    place = Place()
+    async with living(open_storage, draw, share=place.share, result_bytes=200_000) as world:
+        asked = world.call("draw", params={"size": "1000"}, thread="t")
+        made = await world.execute(asked)
+    assert isinstance(made, Result)
+    (output,) = made.outputs
+    assert output.file is not None
+    assert part_of(output.file) == File(b"x" * 1000, "image/png", "map.png")
+    sent = sent_file(output)
+    assert sent is not None
+    assert [url.target for url in sent.sources.urls] == ["https://files.example/1"]
+    assert texts_of(made.outputs) == []
+
+
+async def test_a_result_that_can_neither_be_sent_nor_shared_says_how_to_correct_that(
+    open_storage: Open,
+) -> None:
+    async with living(open_storage, draw, result_bytes=200_000) as world:
+        with pytest.raises(StanzaError, match=r"no place for files\. Ask for less at a time"):
+            await world.run("draw", params={"size": "250000"})
+
+
+@pytest.mark.parametrize(
+    ("url", "hashes", "is_sent"),
+    [
+        ("https://files.example/1", (Hash(algo="sha-256", digest=DIGEST),), True),
+        ("https://files.example/1", (), False),
+        ("javascript:alert(1)", (Hash(algo="sha-256", digest=DIGEST),), False),
+    ],
+)
+def test_only_a_file_with_a_digest_at_an_address_of_the_web_is_sent(
+    url: str, hashes: tuple[Hash, ...], is_sent: bool
+) -> None:
+    source = UrlData(target=url)
+    file = FileSharing(file=FileData(hashes=hashes), sources=Sources(urls=(source,)))
+    output = Artifact(name="output", type="image/png", file=file)
+    assert (sent_file(output) is not None) == is_sent
+    assert (texts_of([output]) == []) == is_sent
