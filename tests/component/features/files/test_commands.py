@@ -78,7 +78,8 @@ async def test_the_files_are_a_form_too(tmp_path: Path) -> None:
         await juliet.hear("Thanks.")
         answer = await juliet.iq(
             "set",
-            "<command xmlns='http://jabber.org/protocol/commands' node='command/files' action='execute'/>",
+            "<command xmlns='http://jabber.org/protocol/commands' node='command/files'"
+            " action='execute'/>",
         )
         assert answer.type == "result"
 
