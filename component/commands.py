@@ -33,7 +33,7 @@ GROUPS: Final[Mapping[Group, str]] = {
     "everyday": "Every day",
     "conversation": "You and this conversation",
     "contact": "When I write to you",
-    "tasks": "Tasks",
+    "tasks": "Tasks and files",
     "agents": "Agents",
     "skills": "Installed skills",
     "people": "People",

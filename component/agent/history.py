@@ -55,6 +55,7 @@ LATE_RESULT: Final = (
 )
 FILE: Final = "[The file {name} ({kind}, {size})"
 UNREAD: Final = "is not shown to you: {why} The person is told so after your answer.]"
+NOT_AGAIN: Final = "is not shown again, because there are many images; file_read shows it.]"
 DELETED: Final = "was deleted since.]"
 REST: Final = "[… {rest} more characters are in the file; file_read reads them from start={start}.]"
 RETRACTED: Final = "[The person has retracted this message.]"
@@ -219,6 +220,8 @@ def _file(one: Attachment, view: View) -> Sequence[TextPart | ImagePart | FilePa
         return (TextPart(f"{head} {DELETED}"),)
     if isinstance(content, ImagePart):
         return (TextPart(f"{head}:]\n"), *without_parts((content,), view.omitted))
+    if one.is_image:
+        return (TextPart(f"{head} {NOT_AGAIN}"),)
     rest = "\n" + REST.format(rest=one.rest, start=one.shown) if one.rest else ""
     fenced = view.fence.around(content, "file", one.finding)
     return (TextPart(f"{head}:]\n{fenced}{rest}"),)

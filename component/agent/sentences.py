@@ -28,6 +28,9 @@ NO_DISK: Final = (
     "I can't save this conversation, because my storage is temporarily unavailable."
     " Your message is not lost: I'll answer as soon as the storage is back."
 )
+TOO_MANY_IMAGES: Final = (
+    "I did not look at {name}: there are more pictures in your message than I can see at a time."
+)
 NO_FILES: Final = "I could not take a file that you have sent, because of an error on my side."
 BROKE: Final = "Something went wrong, and I have no answer. The error has been logged."
 EMPTY: Final = "I have no answer to that. Please try to rephrase it."

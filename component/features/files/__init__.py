@@ -1,4 +1,9 @@
 """The files of people: those that they send to agents, and those that agents keep for them."""
 
-TURNED_ON_BY = ("files", "llm")
-"""The sections that turn it on; without one of them, its settings are not imported."""
+from component.config.model import Settings
+from component.features.files.settings import FILES
+
+
+def is_used(settings: Settings) -> bool:
+    """Return whether there are agents that people can send files to, or that keep files."""
+    return settings.llm is not None or settings[FILES] is not None

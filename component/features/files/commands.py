@@ -70,6 +70,7 @@ FILES = Outline(
     about="list the files that you have sent and those that I keep for you; show NAME, delete NAME,"
     " delete all, or share NAME SCOPE",
     params=FilesParams,
+    group="tasks",
 )
 PERSON_FILES = Outline(
     name="person-files",

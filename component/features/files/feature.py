@@ -60,11 +60,11 @@ class FilesFeature(Feature):
     def open(self, kernel: Kernel) -> Opened:
         """Make the commands, and what fetches files."""
         from component.features.files.commands import FileCommands  # noqa: PLC0415
-        from component.features.files.places import PersonFiles  # noqa: PLC0415
+        from component.features.files.places import PersonFiles, limits_of  # noqa: PLC0415
 
         memories, section = kernel.environment.memories, self._section
         self._files = PersonFiles(
-            memories.files, memories.sharing, section.limits, shared=section.shared
+            memories.files, memories.sharing, limits_of(section), shared=section.shared
         )
         commands = FileCommands(self._files, self.settings.agent_names)
 

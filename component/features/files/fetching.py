@@ -20,6 +20,7 @@ from component.agent import sentences
 from component.agent.requests import SentFile, TurnRequest
 from component.conversations.stored_files import FileRefusedError, StoredFile, StoredFiles
 from component.features.files import refusals
+from component.features.files.places import limits_of
 from component.features.files.refusals import Refusal, shown_name
 from component.features.files.settings import Files
 from component.http.gate import (
@@ -193,7 +194,7 @@ class Fetcher:
             by, name = str(request.principal), refusals.file_name(sent, data)
             draft = StoredFile(name=name, by=by, url=sent.url, taint="file")
             folder = self._files.layout.folder(key)
-            file = await self._files.add(folder, draft, data, self._settings.limits)
+            file = await self._files.add(folder, draft, data, limits_of(self._settings))
             self._on_stored(key, request, file)
             unread = refusals.unread(file, self._settings)
             if not unread and not file.media_type.startswith("image/"):

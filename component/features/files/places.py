@@ -9,6 +9,7 @@ from component.conversations.stored_files import (
     StoredFile,
     StoredFiles,
 )
+from component.features.files.settings import Files
 from component.memory.sharing import AGENT, PRIVATE, Place, Sharing
 from component.memory_directory.layout import SessionKey
 from component.policy.taint import Taint, worst
@@ -113,6 +114,11 @@ class PersonFiles:
         data = await self.content(self._sharing.private(person), file)
         draft = StoredFile(name=file.name, by=str(whose.who), taint=file.taint)
         return await self._stored.add(place.folder, draft, data, self._limits)
+
+
+def limits_of(settings: Files) -> FileLimits:
+    """Return the limits of the files of one person."""
+    return FileLimits(settings.quota_bytes, settings.max_files, settings.max_file_bytes)
 
 
 def taint_for(place: Place, file: StoredFile, whose: SessionKey) -> Taint | None:

@@ -6,9 +6,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field
 
 from component.config.kinds import Count, Seconds, Section, refusal, service_url
-from component.config.model import Settings
 from component.config.sections import Top, optional_table
-from component.conversations.stored_files import FileLimits
 
 
 def _beginnings(value: tuple[str, ...]) -> tuple[str, ...]:
@@ -60,16 +58,6 @@ class Files(Section):
     of the agent's own server is found.
     """
 
-    @property
-    def limits(self) -> FileLimits:
-        """The limits of the files of one person."""
-        return FileLimits(self.quota_bytes, self.max_files, self.max_file_bytes)
-
 
 FILES: Final = optional_table("files", Files)
 SECTIONS: Final[tuple[Top[Any], ...]] = (FILES,)
-
-
-def files_of(settings: Settings) -> Files:
-    """Return the section, or its defaults."""
-    return settings[FILES] or Files()
