@@ -22,7 +22,7 @@ from component.features.rooms.addressed import (
 )
 from component.link.messages.inbound import Conversation, InboundMessage, Occupant, ReplyAddress
 from component.link.messages.parsing import parse_message
-from tests.component.link.messages.clients import NOON
+from tests.component.link.messages.clients import NOON, QUESTION_IN_ROOM_ID, Shape, shapes
 from tests.profiles import examples
 from xep.jid import JID
 from xep.stanza import Incoming
@@ -69,6 +69,18 @@ def read(xml: str, us: Us = US) -> Address | None:
     sender = JID.parse(stanza.sender or "")
     message = parse_message(stanza, sender, AGENT.with_resource("rooms"), NOON)
     return addressed(message, pointers_of(stanza), us, is_ours)
+
+
+RECORDED = [each for each in shapes() if each.of in ("mention", "reply in a room")]
+
+
+@pytest.mark.parametrize("shape", RECORDED, ids=str)
+def test_what_was_recorded_from_clients_is_understood(shape: Shape) -> None:
+    us = msgspec.structs.replace(US, nicks=("Assistant",))
+    message = parse_message(shape.stanza, shape.sender, AGENT.with_resource("rooms"), NOON)
+    found = addressed(message, pointers_of(shape.stanza), us, QUESTION_IN_ROOM_ID.__eq__)
+    assert found is not None
+    assert found.text == ("yes" if shape.of == "reply in a room" else "how are you?")
 
 
 @pytest.mark.parametrize("case", cases(), ids=str)

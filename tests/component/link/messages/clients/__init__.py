@@ -26,6 +26,7 @@ from xep.stanza import Incoming
 AGENT = JID.parse("assistant@agent.example.com")
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 QUESTION_ID = "c-q"
+QUESTION_IN_ROOM_ID = "s-q"
 CORRECTED_ID = "m0"
 URL = "https://files.a.example/f1/river.jpg"
 SAID = "Good evening"
@@ -92,7 +93,18 @@ class Shape(NamedTuple):
             wants_receipt="receipt" in self.adds,
             markable="marker" in self.adds,
         )
-        return msgspec.structs.replace(plain, **MEANINGS[self.of])
+        meaning = MEANINGS[self.of]
+        if self.of == "mention":
+            meaning = {"text": self._inside("body")}
+        elif self.of == "reaction in a room":
+            emoji = frozenset((self._inside("reaction"),))
+            meaning = {"reacted": Reacted(QUESTION_IN_ROOM_ID, emoji)}
+        return msgspec.structs.replace(plain, **meaning)
+
+    def _inside(self, name: str) -> str:
+        found = re.search(f"<{name}>(.*?)</{name}>", self.xml)
+        assert found is not None
+        return found[1]
 
 
 _REPLY = {"text": "yes", "replies_to": Reference(QUESTION_ID, is_ours=True)}
@@ -130,9 +142,17 @@ MEANINGS: dict[str, dict[str, object]] = {
     "nothing said": {},
     "room": {"text": SAID},
     "correction in a room": {"text": CORRECTED, "replaces": CORRECTED_ID},
+    "mention": {},  # the text and the emoji are as the client writes them
+    "reply in a room": _REPLY | {"replies_to": Reference(QUESTION_IN_ROOM_ID, is_ours=True)},
+    "reaction in a room": {},
+    "retraction in a room": {"retracts": CORRECTED_ID},
+    "file in a room": _FILE,
     "private message": {"text": SAID},
 }
-_IN_ROOMS = ("room", "correction in a room", "private message")
+_IN_ROOMS = (
+    *("room", "mention", "reply in a room", "reaction in a room", "retraction in a room"),
+    *("correction in a room", "file in a room", "private message"),
+)
 
 
 def shapes() -> Iterator[Shape]:
