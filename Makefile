@@ -7,6 +7,8 @@
 #              make bench ONLY=counts runs one of them
 # make docs    as HTML: docs/specification.html, docs/conformance-report.html (a run on Prosody)
 # make pictures  the pictures of the documentation: people and an agent in four clients
+# make clients  the same clients in rooms and chats with an agent: who is answered, decisions, files;
+#              C=converse has only that one
 # make thorough  the long campaigns: the fuzzer, more generated stanzas, every split of every stream,
 #              1,000 random points at which instances and their database fail, 10,000 calls of
 #              workers that are killed at random, the mutants, every test on everything
@@ -28,7 +30,7 @@ WORKERS ?= 4
 # Thousands of processes import the project in a run: without compiled files each compiles it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test packages package-tests thorough crash federation hostile mutants bench check servers reference docs pictures format clean
+.PHONY: run test packages package-tests thorough crash federation hostile mutants bench check servers reference docs pictures clients format clean
 
 run: $(STAMP)
 	@$(BIN)/xmpp-agent demo $(if $(ONCE),--once) $(if $(XML),--xml)
@@ -132,10 +134,13 @@ docs: $(STAMP) servers
 	$(BIN)/python docs/specification.py
 	$(BIN)/python -m tests.servers.judging docs/conformance-report.html
 
-pictures: export PACKAGES = tmux chromium dino-im gajim adwaita-icon-theme librsvg2-common dbus xvfb \
-	xdotool imagemagick fonts-dejavu-core fonts-noto-color-emoji
+pictures clients: export PACKAGES = tmux chromium dino-im gajim adwaita-icon-theme librsvg2-common dbus xvfb \
+	xdotool xclip imagemagick fonts-dejavu-core fonts-noto-color-emoji
 pictures: $(STAMP) servers
 	$(BIN)/python -m tests.docs.clients.pictures
+
+clients: $(STAMP) servers
+	$(BIN)/python -m tests.docs.clients.scenarios $(C)
 
 format: $(STAMP)
 	$(BIN)/ruff format .

@@ -68,3 +68,29 @@ def test_what_clients_can_do_is_what_they_send() -> None:
         )
         assert bool(corrects) == ("correction" in does), client
         assert bool(takes_back) == bool({"retraction", "emptied"} & does), client
+
+
+def test_what_clients_do_in_rooms_is_what_they_send() -> None:
+    sent: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for shape in shapes():
+        sent[shape.client.casefold()][shape.of] = shape.xml
+    guide = (DOCS / "reference" / "clients.md").read_text("utf-8").partition("## In rooms")[2]
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in guide.splitlines()
+        if line.startswith("| ")
+    ][1:]
+    assert {row[0].casefold() for row in rows} == {
+        client for client, does in sent.items() if "mention" in does
+    }
+    for client, addresses, replies, reacts, retracts, file in rows:
+        does = sent[client.casefold()]
+        (begin,) = re.findall("`(Assistant.?)`", addresses)
+        assert f"<body>{begin} " in does["mention"], client
+        assert ("reference" in addresses) == ("<reference " in does["mention"]), client
+        assert (replies == "yes") == ("reply in a room" in does), client
+        assert (reacts == "yes") == ("reaction in a room" in does), client
+        assert (retracts == "yes") == ("retraction in a room" in does), client
+        (body,) = re.findall("<body>(.*)</body>", does["file in a room"])
+        assert file == "the URL alone"
+        assert f"<url>{body}</url>" in does["file in a room"], client

@@ -296,7 +296,8 @@ class Server(ABC):
         # ejabberd sets a timer for the end of a certificate and refuses one that never ends.
         tomorrow = datetime.now(UTC) + timedelta(days=1)
         names = [name for host in self.hosts for name in (host, f"agent.{host}")]
-        leaf = authority.issue_cert(*names, not_after=tomorrow)
+        # Files of every server are at `localhost`, a name that all clients find.
+        leaf = authority.issue_cert(*{*names, "localhost"}, not_after=tomorrow)
         authority.cert_pem.write_to_path(self.ca_file)
         leaf.private_key_pem.write_to_path(self.key)
         for part in leaf.cert_chain_pems:

@@ -1,76 +1,17 @@
-// Drives Converse in Chromium by the DevTools protocol: types and clicks as a person does, and takes pictures.
+// A chat with the agent in Converse, for the pictures of the documentation.
 //
 //   node converse.mjs '{"url": …, "jid": …, "password": …, "websocket": …, "contact": …, "out": …, "chromium": …}'
 //
 // A line on stdout names what has to happen elsewhere; a line on stdin says that it has.
 
-import { createInterface } from "node:readline";
-import puppeteer from "puppeteer-core";
+import { choose, end, ENTRY, given, lines, login, message, page, pause, picture, react, SETTLED_MS, type, VIEWPORT } from "./browser.mjs";
 
-const given = JSON.parse(process.argv[2]);
 const QUESTION_IS_READ_MS = 3_500; // a yes before that is not taken for certain
-const SETTLED_MS = 700; // what moves or fades has come to rest
-const ENTRY = "textarea.chat-textarea";
 const COMMANDS = "converse-adhoc-commands";
-const MARGIN = 14; // between the head and the first message
-const VIEWPORT = { width: 860, height: 720, deviceScaleFactor: 2 };
-
-const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
-const browser = await puppeteer.launch({
-  executablePath: given.chromium,
-  args: ["--no-sandbox", "--lang=en", "--force-color-profile=srgb", "--hide-scrollbars"],
-  defaultViewport: VIEWPORT,
-});
-const page = await browser.newPage();
-page.setDefaultTimeout(30_000);
-
-const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 async function elsewhere(what) {
   console.log(what);
   await lines.next();
-}
-
-async function type(text) {
-  await page.focus(ENTRY);
-  await page.keyboard.type(text);
-  await page.keyboard.press("Enter");
-}
-
-// The newest message with these words in it, as soon as it is there.
-async function message(words) {
-  const find = (words) =>
-    [...document.querySelectorAll("converse-chat-message")]
-      .reverse()
-      .find((each) => each.querySelector(".chat-msg__text")?.textContent.includes(words));
-  return (await page.waitForFunction(find, {}, words)).asElement();
-}
-
-async function choose(message, action) {
-  await message.hover();
-  await (await message.$(".dropdown-toggle")).click();
-  const item = await message.waitForSelector(`.chat-msg__action-${action}`, { visible: true });
-  await item.click();
-}
-
-// The window is made as high as the messages are, from the one with this text on.
-async function picture(name, text) {
-  await page.click(ENTRY); // closes menus
-  await page.mouse.move(150, 500);
-  await pause(SETTLED_MS);
-  const above = (text, margin) => {
-    const first = [...document.querySelectorAll(".chat-msg")].find(
-      (each) => each.querySelector(".chat-msg__text")?.textContent.trim() === text,
-    );
-    return Math.floor(first.getBoundingClientRect().top - document.querySelector(".chat-head").getBoundingClientRect().bottom - margin);
-  };
-  let height = VIEWPORT.height;
-  for (let rest; (rest = await page.evaluate(above, text, MARGIN)) > 0; await pause(SETTLED_MS)) {
-    height -= rest;
-    await page.setViewport({ ...VIEWPORT, height });
-  }
-  await page.screenshot({ path: `${given.out}/converse-${name}.png` });
-  await page.setViewport(VIEWPORT);
 }
 
 async function form() {
@@ -103,17 +44,8 @@ async function form() {
 
 async function asked(request, words) {
   await type(request);
-  const question = await message(words);
+  await message(words);
   await pause(QUESTION_IS_READ_MS);
-  return question;
-}
-
-async function login() {
-  const secrets = { jid: given.jid, password: given.password, websocket: given.websocket };
-  await page.goto(`${given.url}/converse.html#${new URLSearchParams(secrets)}`);
-  await page.waitForFunction(() => window.client?.api.connection.connected());
-  await page.evaluate((jid) => window.client.api.chats.open(jid, {}, true), given.contact);
-  await page.waitForSelector(ENTRY);
 }
 
 async function addContact() {
@@ -139,6 +71,8 @@ async function contact() {
 
 try {
   await login();
+  await page.evaluate((jid) => window.client.api.chats.open(jid, {}, true), given.contact);
+  await page.waitForSelector(ENTRY);
   await addContact();
   await type("Good evening!");
   await message("What can I do for you?");
@@ -148,19 +82,18 @@ try {
   await asked("Please empty my folder Archive.", "folder *Archive*?");
   await type("ok");
   await message("Archive is empty.");
-  await picture("ok", "Good evening!");
+  await picture(`${given.out}/converse-ok.png`, "Good evening!");
 
-  const drafts = await asked("And Drafts.", "folder *Drafts*?");
-  await choose(drafts, "reply");
+  await asked("And Drafts.", "folder *Drafts*?");
+  await choose("folder *Drafts*?", "reply");
   await type("yes");
   await message("Drafts is empty.");
-  await picture("reply", "And Drafts.");
+  await picture(`${given.out}/converse-reply.png`, "And Drafts.");
 
-  const news = await asked("And Newsletters, too.", "folder *Newsletters*?");
-  await choose(news, "reaction");
-  await (await page.waitForSelector(".reaction-item", { visible: true })).click();
+  await asked("And Newsletters, too.", "folder *Newsletters*?");
+  await react("folder *Newsletters*?");
   await message("Newsletters is empty.");
-  await picture("reaction", "And Newsletters, too.");
+  await picture(`${given.out}/converse-reaction.png`, "And Newsletters, too.");
 
   await type("How is the weather in Verona?");
   await elsewhere("the agent is at work");
@@ -177,11 +110,8 @@ try {
 
   await elsewhere("another device has encrypted a message");
   await message("I can't read this message");
-  await picture("encrypted", "How is the weather in Verona?");
+  await picture(`${given.out}/converse-encrypted.png`, "How is the weather in Verona?");
+  await end();
 } catch (error) {
-  await page.screenshot({ path: `${given.out}/converse-failed.png` });
-  console.error(String(error));
-  process.exitCode = 1;
+  await end(error);
 }
-await browser.close();
-process.exit();

@@ -8,20 +8,21 @@ that is missing is left out, and named.
 """
 
 import argparse
-import json
-import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.docs.clients import converse as browser
 from tests.docs.clients import dino as dino_window
 from tests.docs.clients import gajim as gajim_window
+from tests.docs.clients import profanity as terminal
+from tests.docs.clients import scenarios
 from tests.docs.clients import scene as scenes
+from tests.docs.clients.accounts import add_contact
+from tests.docs.clients.client import left_out
 from tests.docs.clients.scene import Scene
-from tests.docs.clients.terminal import Terminal
 from tests.docs.clients.window import SETTLED_S
 from tests.servers.chatting import say
 from tests.servers.talk import login
@@ -29,7 +30,6 @@ from tests.servers.talk import login
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 OUT = ROOT / "docs" / "pictures"
-NODE = ROOT / ".pictures"
 QUESTION_IS_READ_S = 3.5
 """Seconds until a plain yes to a question is taken for certain."""
 ENCRYPTED = (
@@ -42,16 +42,6 @@ ENCRYPTED = (
 
 def converse(scene: Scene, out: Path) -> None:
     """Converse in Chromium, by its websocket."""
-    site = NODE / "site"
-    modules = NODE / "node_modules"
-    for name in ("package.json", "converse.mjs"):
-        shutil.copy(HERE / name, NODE)
-    subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--silent"], cwd=NODE, check=True)
-    site.mkdir(exist_ok=True)
-    shutil.copy(HERE / "converse.html", site)
-    _link(site / "converse.js", modules / "converse.js")
-    wasm = "curve25519_compiled.wasm"  # asked for at the root
-    _link(site / wasm, modules / "converse.js" / "dist" / wasm)
     server, contact = scene.server, scene.chat.assistant
 
     def encrypt() -> None:
@@ -63,51 +53,19 @@ def converse(scene: Scene, out: Path) -> None:
         "the weather is known": scene.weather_is_known,
         "another device has encrypted a message": encrypt,
     }
-    with scenes.web(site) as url:
-        given = {
-            "url": url,
-            "jid": server.jid("juliet"),
-            "password": server.accounts["juliet"],
-            "websocket": server.websocket,
-            "contact": contact,
-            "out": str(out),
-            "chromium": shutil.which("chromium"),
-        }
-        command = ["node", "converse.mjs", json.dumps(given)]
-        with subprocess.Popen(
-            command, cwd=NODE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as driver:
-            assert driver.stdout is not None
-            assert driver.stdin is not None
-            for line in driver.stdout:
-                elsewhere[line.strip()]()
-                driver.stdin.write("done\n")
-                driver.stdin.flush()
-        if driver.returncode:
-            raise SystemExit(f"Converse: see {out}/converse-failed.png")
+    with browser.driven("converse.mjs", server, out, contact=contact) as driver:
+        assert driver.stdout is not None
+        assert driver.stdin is not None
+        for line in driver.stdout:
+            elsewhere[line.strip()]()
+            driver.stdin.write("done\n")
+            driver.stdin.flush()
 
 
 def profanity(scene: Scene, out: Path) -> None:
     """profanity in tmux."""
-    server, contact = scene.server, scene.chat.assistant
-    home = scene.directory.parent / "home"
-    home.mkdir()
-    environment = {
-        "HOME": str(home),
-        "XDG_CONFIG_HOME": f"{home}/config",
-        "XDG_DATA_HOME": f"{home}/data",
-        "TERM": "screen-256color",
-        "LC_ALL": "C.UTF-8",
-        "LANG": "C.UTF-8",
-    }
-    with Terminal("profanity", home, environment) as screen:
-        screen.shows("Type /help for help")
-        screen.types("/time all set %H:%M")
-        screen.types("/correction on")
-        screen.types("/receipts request on")
-        where = f"server {server.address} port {server.c2s_port} tls trust"
-        screen.types(f"/connect {server.jid('juliet')} {where}", until="password")
-        screen.types(server.accounts["juliet"], until="logged in successfully")
+    contact = scene.chat.assistant
+    with terminal.profanity(scene.server, scene.directory.parent / "home") as screen:
         screen.types(f"/roster add {contact} Assistant", until="Roster item added")
         screen.types(f"/sub request {contact}", until="Assistant is online|Assistant.* online")
         screen.types(f"/msg {contact} Good evening!", until="What can I do for you")
@@ -135,8 +93,8 @@ def dino(scene: Scene, out: Path) -> None:
     """Dino under Xvfb."""
     home = scene.directory.parent / "dino"
     home.mkdir()
-    _add_contact(scene)
-    with dino_window.dino(scene.server, scene.chat.assistant, home) as window:
+    add_contact(scene.server, scene.chat.assistant)
+    with dino_window.dino(scene.server, f"{scene.chat.assistant}?message", home) as window:
         window.clicks(dino_window.ENTRY)
         window.types("Please empty my folder Archive.")
         window.shows("folder *Archive*?")
@@ -146,17 +104,14 @@ def dino(scene: Scene, out: Path) -> None:
 
         window.types("And Drafts.")
         window.shows("folder *Drafts*?")
-        window.clicks(dino_window.LAST_QUESTION, dino_window.REPLY)
         time.sleep(QUESTION_IS_READ_S)
-        window.types("yes")
+        window.reply("yes")
         window.shows("Drafts is empty")
         window.picture(out / "dino-reply.png")
 
         window.types("And Newsletters, too.")
         window.shows("folder *Newsletters*?")
-        window.clicks(dino_window.LAST_QUESTION, dino_window.REACT)
-        window.types("thumbs up", send=False)
-        window.clicks(dino_window.FIRST_FOUND_EMOJI)
+        window.react()
         window.shows("Newsletters is empty")
         window.picture(out / "dino-reaction.png")
 
@@ -179,8 +134,8 @@ def gajim(scene: Scene, out: Path) -> None:
     """Gajim under Xvfb."""
     home = scene.directory.parent / "gajim"
     home.mkdir()
-    _add_contact(scene)
-    with gajim_window.gajim(scene.server, scene.chat.assistant, home) as window:
+    add_contact(scene.server, scene.chat.assistant)
+    with gajim_window.gajim(scene.server, f"{scene.chat.assistant}?message", home) as window:
         window.types("Good evening!")
         window.shows("What can I do for you")
         window.types("Please empty my folder Archive.")
@@ -191,40 +146,17 @@ def gajim(scene: Scene, out: Path) -> None:
         window.picture(out / "gajim-ok.png")
 
 
-def _add_contact(scene: Scene) -> None:
-    with login(scene.server) as phone:
-        phone.send_raw(
-            f"<iq type='set' id='r1'><query xmlns='jabber:iq:roster'>"
-            f"<item jid='{scene.chat.assistant}' name='Assistant'/></query></iq>"
-        )
-        phone.send_raw(f"<presence to='{scene.chat.assistant}' type='subscribe'/>")
-        online = f"{scene.chat.assistant}/agent"
-        phone.presences.take(lambda presence: presence.get("from") == online)
-
-
 def _shrink(file: Path) -> None:
     """Reduce a picture to 256 colours, which nobody sees."""
     fewer = ("+dither", "-colors", "256", f"PNG8:{file}")
     subprocess.run(["convert", str(file), "-strip", *fewer], check=True)
 
 
-def _link(at: Path, to: Path) -> None:
-    at.unlink(missing_ok=True)
-    at.symlink_to(to)
-
-
-_IN_A_WINDOW = ("dbus-run-session", "unshare", "Xvfb", "xdotool", "import", "convert")
-CLIENTS: dict[str, tuple[Callable[[Scene, Path], None], tuple[str, ...]]] = {
-    "converse": (converse, ("chromium", "node", "npm", "convert")),
-    "profanity": (profanity, ("profanity", "tmux", "chromium", "convert")),
-    "dino": (
-        dino,
-        ("dino-im", *_IN_A_WINDOW),
-    ),
-    "gajim": (
-        gajim,
-        ("gajim", *_IN_A_WINDOW),
-    ),
+CLIENTS: dict[str, Callable[[Scene, Path], None]] = {
+    "converse": converse,
+    "profanity": profanity,
+    "dino": dino,
+    "gajim": gajim,
 }
 
 
@@ -234,14 +166,14 @@ def main() -> None:
     parser.add_argument("clients", nargs="*", choices=[*CLIENTS, []], default=[])
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
-    NODE.mkdir(exist_ok=True)
     for name in given.clients or CLIENTS:
-        take, programs = CLIENTS[name]
-        if missing := [each for each in programs if shutil.which(each) is None]:
-            sys.stderr.write(f"{name} is left out: {', '.join(missing)} is not installed\n")
+        if left_out(name):
             continue
+        out = given.out.absolute()
         with tempfile.TemporaryDirectory() as directory, scenes.scene(Path(directory)) as scene:
-            take(scene, given.out.absolute())
+            CLIENTS[name](scene, out)
+        with tempfile.TemporaryDirectory() as directory:
+            assert scenarios.play(name, Path(directory), out)
         for file in given.out.glob(f"{name}-*.png"):
             _shrink(file)
 

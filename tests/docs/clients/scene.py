@@ -4,7 +4,7 @@ import functools
 import http.server
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from tests.servers import shipped
 from tests.servers.base import PortLease
 from tests.servers.chatting import Chat, chatting
 from tests.servers.prosody import Prosody
+from tests.servers.watching import with_rooms
 
 HOST = "example.com"
 LOOPBACK = "127.0.0.1"
@@ -56,18 +57,29 @@ def book_table(
 
 
 class WebProsody(Prosody):
-    """Prosody with a websocket (RFC 7395)."""
+    """Prosody with a websocket (RFC 7395), rooms, and an upload service (XEP-0363) with TLS, which
+    clients demand. The files are at the host `localhost`, which every client finds.
+    """
 
     http_port = 0
+    https_port = 0
+
+    def _configure(self, components: Sequence[str], added: str) -> None:
+        super()._configure(components, f'{added}\thttp_host = "localhost"\n')
 
     def _main(self) -> str:
         web = (
             f"http_ports = {{ {self.http_port} }}\n"
             f'http_interfaces = {{ "{self.address}" }}\n'
-            "consider_websocket_secure = true"
+            "consider_websocket_secure = true\n"
+            f'http_external_url = "https://localhost:{self.https_port}/"'
         )
+        secure = f'https_ports = {{ {self.https_port} }}\nhttps_interfaces = {{ "{self.address}" }}'
         return shipped.change(
-            super()._main(), ('--"websocket";', '"websocket";'), ("http_ports = { }", web)
+            super()._main(),
+            ('--"websocket";', '"websocket";'),
+            ("http_ports = { }", web),
+            ("https_ports = { }", secure),
         )
 
     @property
@@ -127,21 +139,32 @@ def _says(request: Request) -> Answer:
 
 
 @contextmanager
-def scene(directory: Path) -> Iterator[Scene]:
-    """The scene, for the time of the context."""
-    lease = PortLease(LOOPBACK)
-    server = WebProsody(directory / "prosody", HOST)
-    server.http_port = lease.port
-    agent = directory / "agent"
+def web_server(directory: Path) -> Iterator[WebProsody]:
+    """The server, for the time of the context."""
+    leases = [PortLease(LOOPBACK), PortLease(LOOPBACK)]
+    uploads = [("how-to/prosody.md", "uploads")]
+    server = WebProsody(directory, HOST, additions=uploads)
+    server.http_port, server.https_port = (lease.port for lease in leases)
+    with_rooms(server)
     try:
         server.start()
-        notice = Agent.model_fields["notice"].default  # which other tests do without
-        named = {"agent__name": "Assistant", "agent__notice": notice}
-        with chatting(server, agent, skills=SKILLS, **named) as chat:
-            yield Scene(server, chat)
+        yield server
     finally:
         server.close()
-        lease.release()
+        for lease in leases:
+            lease.release()
+
+
+@contextmanager
+def scene(directory: Path) -> Iterator[Scene]:
+    """The scene, for the time of the context."""
+    notice = Agent.model_fields["notice"].default  # which other tests do without
+    named = {"agent__name": "Assistant", "agent__notice": notice}
+    with (
+        web_server(directory / "prosody") as server,
+        chatting(server, directory / "agent", skills=SKILLS, **named) as chat,
+    ):
+        yield Scene(server, chat)
 
 
 @contextmanager

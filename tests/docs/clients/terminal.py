@@ -53,6 +53,12 @@ class Terminal:
         if until:
             self.shows(until)
 
+    def completes(self, begin: str, whole: str) -> None:
+        """Type the beginning of a text, and have it completed with Tab."""
+        self._tmux("send-keys", "-l", begin)
+        self._tmux("send-keys", "Tab")
+        self.shows(re.escape(whole))
+
     def shows(self, pattern: str) -> None:
         """Wait until the screen shows a match. Raises AssertionError if it takes too long."""
         deadline = time.monotonic() + LIMIT_S

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 LIMIT_S = 60.0
 SETTLED_S = 1.0
 """Seconds until what moves or fades has come to rest."""
@@ -50,11 +51,15 @@ class Window:
         """Press keys, by their names in X."""
         self._xdotool("key", "--delay", "25", *keys)
 
+    def points(self, point: tuple[int, int]) -> None:
+        """Move the pointer."""
+        self._xdotool("mousemove", *map(str, point))
+        time.sleep(SETTLED_S)
+
     def clicks(self, *points: tuple[int, int]) -> None:
         """Move to each point, and click on the last one."""
-        for x, y in points:
-            self._xdotool("mousemove", str(x), str(y))
-            time.sleep(SETTLED_S)
+        for point in points:
+            self.points(point)
         self._xdotool("click", "1")
         time.sleep(SETTLED_S)
 
@@ -63,13 +68,44 @@ class Window:
         await_(lambda: self._has(words), f"no message with {words!r}")
         time.sleep(SETTLED_S)
 
+    def finds(self, query: str, value: str) -> None:
+        """Wait until a query of the database has a row."""
+        await_(lambda: bool(rows(self._database, query, value)), f"no row with {value!r}")
+        time.sleep(SETTLED_S)
+
+    def copies(self, file: Path, as_: str) -> None:
+        """Put a file on the clipboard: its URI with `text/uri-list`, else its content."""
+        given = f"{file.as_uri()}\r\n".encode() if as_ == "text/uri-list" else file.read_bytes()
+        command = ("xclip", "-selection", "clipboard", "-t", as_)
+        subprocess.run(command, check=True, env=self._environment, input=given)
+
+    def confirms(self, query: str) -> None:
+        """Press Return until a query of the database has more rows than now."""
+        before = len(rows(self._database, query))
+
+        def done() -> bool:
+            time.sleep(2 * SETTLED_S)
+            self.press("Return")
+            time.sleep(SETTLED_S)
+            return len(rows(self._database, query)) > before
+
+        await_(done, "it is not confirmed")
+
     def picture(self, file: Path) -> None:
         """Write its window as a PNG."""
-        for x, y in self._aside:
-            self._xdotool("mousemove", str(x), str(y))
-            time.sleep(SETTLED_S)
+        for point in self._aside:
+            self.points(point)
         crop = ("-crop", "{}x{}+0+0".format(*self._size), "+repage", "-strip", "-quality", "95")
         self._run("import", "-window", "root", *crop, str(file))
+
+    def column(self, x: int, height: int) -> list[str]:
+        """Return the colours of a column of the window, from its upper end."""
+        crop = ("-crop", f"1x{height}+{x}+0", "+repage", "-depth", "8", "txt:-")
+        command = ("import", "-window", "root", *crop)
+        shown = subprocess.run(
+            command, check=True, env=self._environment, capture_output=True, text=True
+        )
+        return [line.split()[2] for line in shown.stdout.splitlines()[1:]]
 
     def _has(self, words: str) -> bool:
         return bool(rows(self._database, self._messages, f"%{words}%"))

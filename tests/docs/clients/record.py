@@ -1,0 +1,98 @@
+"""Records what clients write on the wire in a room: a mention, a reply, a reaction, a file.
+
+    python -m tests.docs.clients.record converse
+
+The stanzas are those that reach another occupant of the room, whose nickname is that of an agent.
+They are the facts behind the stanzas in tests/component/link/messages/clients/.
+"""
+
+import argparse
+import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from tests.docs.clients import converse, dino, gajim, profanity
+from tests.docs.clients.client import Client
+from tests.docs.clients.scene import web_server
+from tests.servers.base import Server
+from tests.servers.clients import Element, SlixClient
+from tests.servers.talk import login
+from tests.servers.test_watches_rooms import enter
+
+LIMIT_S = 60.0
+AGENT = "Assistant"
+OWN = "An answer."
+QUESTION = "May I do that?"
+PICTURE = Path(__file__).with_name("river.png")
+CLIENTS: dict[str, Callable[[Server, str, Path], AbstractContextManager[Client]]] = {
+    "converse": converse.in_room,
+    "dino": dino.in_room,
+    "gajim": gajim.in_room,
+    "profanity": profanity.in_room,
+}
+
+
+def record(person: Client, agent: SlixClient, room: str) -> None:
+    """Have a person do all that the client can, and print what reaches the agent."""
+
+    def came(what: str, tell: Callable[[Element], bool]) -> Element:
+        stanza = agent.messages.take(tell, LIMIT_S)
+        print(f"{what}: {ET.tostring(stanza, 'unicode')}", flush=True)
+        return stanza
+
+    def speak(text: str) -> None:
+        agent.send_raw(
+            f"<message to='{room}' type='groupchat' id='{text[:2]}'><body>{text}</body></message>"
+        )
+        person.shows(text)
+
+    def has(words: str) -> Callable[[Element], bool]:
+        return lambda stanza: words in (stanza.findtext("{jabber:client}body") or "")
+
+    def holds(tag: str) -> Callable[[Element], bool]:
+        return lambda stanza: stanza.find(tag) is not None
+
+    person.say("Good evening")
+    came("room", has("Good evening"))
+    person.mention(AGENT, "how are you?")
+    came("mention", has("how are you"))
+    speak(OWN)
+    if "reply" in person.can:
+        person.reply(OWN, "why so?")
+        came("reply", has("why so"))
+    speak(QUESTION)
+    if "react" in person.can:
+        person.react(QUESTION)
+        came("reaction", holds("{urn:xmpp:reactions:0}reactions"))
+    person.say("A mistake")
+    came("room", has("A mistake"))
+    if "retract" in person.can:
+        person.retract("A mistake")
+        came("retraction", holds("{urn:xmpp:message-retract:1}retract"))
+    if "send" in person.can:
+        person.send(PICTURE)
+        came("file", holds("{jabber:x:oob}x"))
+    if "see in rooms" in person.can:
+        person.shows_image(PICTURE.name)
+
+
+def main() -> None:
+    """Record the clients that are named, all if none is."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("clients", nargs="*", choices=[*CLIENTS, []], default=[])
+    for name in parser.parse_args().clients or CLIENTS:
+        with (
+            tempfile.TemporaryDirectory() as directory,
+            web_server(Path(directory) / "p") as server,
+        ):
+            room = f"garden@conference.{server.host}"
+            with login(server, "romeo") as agent:
+                enter(agent, room, AGENT)
+                with CLIENTS[name](server, room, Path(directory) / "home") as person:
+                    record(person, agent, room)
+
+
+if __name__ == "__main__":
+    main()
