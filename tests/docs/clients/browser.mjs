@@ -14,7 +14,7 @@ export const VIEWPORT = { width: 860, height: 720, deviceScaleFactor: 2 };
 export const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 export const browser = await puppeteer.launch({
   executablePath: given.chromium,
-  args: ["--no-sandbox", "--lang=en", "--force-color-profile=srgb", "--hide-scrollbars", "--ignore-certificate-errors"],
+  args: ["--no-sandbox", "--lang=en", "--force-color-profile=srgb", "--hide-scrollbars", "--ignore-certificate-errors", "--disable-web-security"],
   defaultViewport: VIEWPORT,
 });
 export const page = await browser.newPage();

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.docs.clients.accounts import add_contact
 from tests.docs.clients.client import PERSON, Client
-from tests.docs.clients.scene import WebProsody, web
+from tests.docs.clients.scene import WebServer, web
 from tests.servers.base import Server
 
 HERE = Path(__file__).parent
@@ -18,7 +18,7 @@ NODE = HERE.parents[2] / ".pictures"
 
 @contextmanager
 def driven(
-    script: str, server: WebProsody, out: Path, **more: str
+    script: str, server: WebServer, out: Path, **more: str
 ) -> Iterator[subprocess.Popen[str]]:
     """A program that drives Converse, for the time of the context.
 
@@ -128,7 +128,7 @@ def in_chat(server: Server, contact: str, home: Path) -> Iterator[ConverseClient
 
 @contextmanager
 def _showing(server: Server, home: Path, **what: str) -> Iterator[ConverseClient]:
-    assert isinstance(server, WebProsody)
+    assert isinstance(server, WebServer)
     with driven("told.mjs", server, home.parent, **what) as driver:
         assert driver.stdout is not None
         assert driver.stdout.readline(), f"Converse does not open {what}"

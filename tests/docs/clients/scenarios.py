@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.docs.clients import converse, dino, gajim, profanity
 from tests.docs.clients.client import PERSON, Client, left_out
 from tests.docs.clients.garden import NICK, PICTURE, Play, garden
-from tests.docs.clients.scene import WebProsody, web_server
+from tests.docs.clients.scene import WebServer, web_server
 from tests.servers.room_people import entered
 from tests.servers.watching import wait_for
 
@@ -102,7 +102,7 @@ IN_ROOM = (answers_who_mentions_it, answers_who_replies, stops, two_decide, draw
 IN_CHAT = (describes_a_picture, draws_for_one)
 
 
-Opens = Callable[[WebProsody, str, Path], AbstractContextManager[Client]]
+Opens = Callable[[WebServer, str, Path], AbstractContextManager[Client]]
 CLIENTS: dict[str, tuple[Opens, Opens]] = {  # a room, a chat
     "converse": (converse.in_room, converse.in_chat),
     "dino": (dino.in_room, dino.in_chat),
@@ -121,13 +121,15 @@ PICTURES = {
 """The pictures that are taken after a scene, and the first message that they show."""
 
 
-def play(name: str, directory: Path, out: Path | None = None) -> bool:
+def play(
+    name: str, directory: Path, out: Path | None = None, *, server_name: str = "prosody"
+) -> bool:
     """Play all scenes with a client, and take pictures if there is a directory for them; return
     whether all went well.
     """
     in_room, in_chat = CLIENTS[name]
     with (
-        web_server(directory / "prosody") as server,
+        web_server(directory / "server", server_name) as server,
         garden(directory, server) as (chat, romeo, room),
     ):
         with in_room(server, room, directory / "room") as person:
@@ -161,12 +163,14 @@ def main() -> int:
     """Play the scenes of the clients that are named, of all if none is; 1 if one has failed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("clients", nargs="*", choices=[*CLIENTS, []], default=[])
+    parser.add_argument("--server", choices=["prosody", "ejabberd"], default="prosody")
+    given = parser.parse_args()
     went_well = True
-    for name in parser.parse_args().clients or CLIENTS:
+    for name in given.clients or CLIENTS:
         if left_out(name):
             continue
         with tempfile.TemporaryDirectory() as directory:
-            went_well &= play(name, Path(directory))
+            went_well &= play(name, Path(directory), server_name=given.server)
     return 0 if went_well else 1
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 from component.config.policy import Agent
 from tests.component.models.endpoint import Answer, Calls, Request, Text
@@ -14,6 +15,7 @@ from tests.servers import shipped
 from tests.servers.base import PortLease
 from tests.servers.chatting import Chat, chatting
 from tests.servers.prosody import Prosody
+from tests.servers.test_uploads import UploadsOnEjabberd
 from tests.servers.watching import with_rooms
 
 HOST = "example.com"
@@ -88,6 +90,20 @@ class WebProsody(Prosody):
         return f"ws://{self.address}:{self.http_port}/xmpp-websocket"
 
 
+class WebEjabberd(UploadsOnEjabberd):
+    """ejabberd with what Debian has on port 5443: a websocket, and the files of its upload service
+    (the host is `localhost`, where both are).
+    """
+
+    @property
+    def websocket(self) -> str:
+        """The URL of the websocket."""
+        return f"wss://{self.host}:{self.http_port}/ws"
+
+
+WebServer: TypeAlias = WebProsody | WebEjabberd
+
+
 class Scene:
     """The server, the service, and what its model says.
 
@@ -96,7 +112,7 @@ class Scene:
         chat: the service.
     """
 
-    def __init__(self, server: WebProsody, chat: Chat) -> None:
+    def __init__(self, server: WebServer, chat: Chat) -> None:
         self.server = server
         self.chat = chat
         chat.model.otherwise = _says
@@ -139,12 +155,14 @@ def _says(request: Request) -> Answer:
 
 
 @contextmanager
-def web_server(directory: Path) -> Iterator[WebProsody]:
-    """The server, for the time of the context."""
+def web_server(directory: Path, name: str = "prosody") -> Iterator[WebServer]:
+    """The server with a name, for the time of the context."""
     leases = [PortLease(LOOPBACK), PortLease(LOOPBACK)]
-    uploads = [("how-to/prosody.md", "uploads")]
-    server = WebProsody(directory, HOST, additions=uploads)
-    server.http_port, server.https_port = (lease.port for lease in leases)
+    server: WebServer = WebEjabberd(directory)
+    if name == "prosody":
+        server = WebProsody(directory, HOST, additions=[("how-to/prosody.md", "uploads")])
+        server.https_port = leases[1].port
+    server.http_port = leases[0].port
     with_rooms(server)
     try:
         server.start()
