@@ -1,9 +1,10 @@
 """Sends what agents say, as messages."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Literal, TypeAlias
 
+import anyio
 import msgspec
 import structlog
 
@@ -25,6 +26,9 @@ InRoom: TypeAlias = Literal["speaks", "silent", "joins"]
 """
 
 _ID_BYTES: Final = 16
+_JOINS_WITHIN_S: Final = 30.0
+"""Seconds that an agent has to enter a room again after a reconnect."""
+_LOOK_S: Final = 0.25
 
 
 class _Said(msgspec.Struct):
@@ -159,11 +163,19 @@ class Speech:
             if await self._messenger.handled():
                 break
             await self._messenger.ready()
+            await self._joined(said)
             for one in said:
                 one.delivery = self._send(one.reply)
         # Each caller has waited for the first ones.
         while self._said and self._said[0] in said:
             self._said.popleft()
+
+    async def _joined(self, said: Sequence[_Said]) -> None:
+        """Wait until the agents are in the rooms again to which something was said."""
+        with anyio.move_on_after(_JOINS_WITHIN_S):
+            # Only for what was said when the connection was lost: no membership tells of all rooms.
+            while any(self._state_in_room(one.reply.to) == "joins" for one in said):  # noqa: ASYNC110
+                await anyio.sleep(_LOOK_S)
 
     def _send_dropped(self) -> None:
         for said in self._said:
