@@ -130,9 +130,8 @@ class StreamSubsystem(Receiver):
         return self._catalog.admits(principal) and not self.is_room(principal)
 
     def _not_admitted(self, principal: str) -> None:
-        if principal and self.is_room(JID.parse_delivered(principal)):
-            return  # an occupant, or the presence of the room itself, is no news for an admin
-        self._monitoring.not_admitted(principal)
+        is_room = principal != "" and self.is_room(JID.parse_delivered(principal))
+        self._monitoring.not_admitted(principal, can_be_admitted=not is_room)
         for call in self.on_not_admitted:
             call(principal)
 

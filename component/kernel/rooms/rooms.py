@@ -15,6 +15,7 @@ from component.link.messages.signals import shown_by
 from component.link.router.addresses import IN_ROOMS
 from component.link.router.table import Request, StanzaRoute
 from component.metrics.counters import Gauge
+from xep import disco
 from xep.binding import ContentError, Name, Payload
 from xep.caps import Caps
 from xep.hats import Hats
@@ -118,7 +119,11 @@ class Rooms:
         """End what one user wants; the agent leaves the room with the last one. Never waits."""
         key = agent.bare, room.bare
         found = self._memberships.get(key)
-        if found is None or found.stays.pop(user, None) is None or found.stays:
+        if found is None or found.stays.pop(user, None) is None:
+            return
+        if found.stays:
+            if found.is_in:
+                found.changed()  # the others may want another nickname
             return
         found.leave()
         del self._memberships[key]
@@ -178,6 +183,11 @@ class Rooms:
         for one in self:
             one.disconnected()
 
+    def missed(self) -> None:
+        """Join again, because stanzas may have been lost. Never waits."""
+        for one in self:
+            one.missed()
+
     def show(self) -> None:
         """Send the presence of the agents again: their capabilities have changed. Never waits."""
         for one in self:
@@ -188,6 +198,18 @@ class Rooms:
         if not self._ports.has_others():  # another instance is there as the same occupant
             for one in self:
                 one.leave()
+
+    # Which instance a room is sent to: see `Membership`.
+
+    def info(self, request: Request[disco.InfoQuery]) -> disco.InfoQuery | None:
+        """Return the tag of this instance, if it is asked for."""
+        if request.payload.node != self._ports.instance_node:
+            return None
+        identity = disco.Identity(category="client", type="bot", name=self._ports.tag())
+        return disco.InfoQuery(node=request.payload.node, identities=(identity,))
+
+    def items(self, _request: Request[disco.ItemsQuery]) -> None:
+        """Return nothing: no node has items."""
 
     # Stanzas.
 
