@@ -226,6 +226,12 @@ class _Voice:
         del self.waited_for[turn]
         return self.said.pop(turn)
 
+    def drafts(self, _to: Any) -> bool:
+        return False
+
+    def draft(self, _reply: Any) -> bool:
+        return False
+
     def composing(self, to: Any, on: bool) -> None:
         pass
 

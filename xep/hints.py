@@ -17,3 +17,17 @@ class NoStore(Payload, frozen=True, kw_only=True):
     """Asks archives not to store the message (XEP-0334 §4.2)."""
 
     xml = Name(NAMESPACE, "no-store")
+
+
+class NoPermanentStore(Payload, frozen=True, kw_only=True):
+    """Asks archives not to store the message; it may wait for an absent recipient (XEP-0334
+    §4.1).
+    """
+
+    xml = Name(NAMESPACE, "no-permanent-store")
+
+
+class NoCopy(Payload, frozen=True, kw_only=True):
+    """Asks servers not to send copies to other clients, such as carbons (XEP-0334 §4.3)."""
+
+    xml = Name(NAMESPACE, "no-copy")

@@ -253,6 +253,12 @@ class Player:
             run.over.set()
         return True
 
+    def drafts(self, _to: ReplyAddress) -> bool:
+        return False
+
+    def draft(self, _reply: Reply) -> bool:
+        return False
+
     def composing(self, to: ReplyAddress, on: bool) -> None: ...
 
     def waits(self) -> bool:

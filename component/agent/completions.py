@@ -48,6 +48,11 @@ def cleaned(completion: Completion, fence: Fence, asked: ModelRequest) -> tuple[
     return msgspec.structs.replace(completion, parts=tuple(parts)), has_markup
 
 
+def readable(fence: Fence, text: str) -> str:
+    """Return the text of an unfinished answer as the person may see it."""
+    return fence.out_of(without_calls(text, lambda _quoted: False))
+
+
 class Verdict(msgspec.Struct, frozen=True):
     """One of three: `calls` to make, an `answer`, or `again`, a note with which to ask once more.
 

@@ -16,6 +16,7 @@ import structlog
 
 from component.agent import rows, sentences
 from component.agent.completions import LONGEST_DELAY_S, directed
+from component.agent.drafts import Draft, draft_id
 from component.agent.engine import Answered
 from component.agent.protocol import Away, Profile
 from component.agent.requests import (
@@ -284,8 +285,14 @@ class _Running:
         self.model_call: anyio.CancelScope | None = None
         self.restarts = 0
         self.revisions = Revisions()
+        self.draft: Draft | None = None
         if turn.resumption is None:
             self.revisions.known.set()
+
+    @property
+    def corrects(self) -> str:
+        """The id of the draft that the answer corrects; empty if there is none."""
+        return draft_id(self.turn.id) if self.turn.request.drafted else ""
 
     def stop(self) -> None:
         self.is_stopped = True
@@ -539,6 +546,7 @@ class Conversation:
                 outcome = await self._run(running)
             if running.scope.cancelled_caught and running.is_stopped:
                 outcome = Outcome("stopped")
+                self._end_draft(running, sentences.STOPPED)
                 await self._end(turn)
         except StorageError as error:
             outcome = Outcome("postponed", str(error))
@@ -546,7 +554,7 @@ class Conversation:
         except Exception:  # noqa: BLE001 - a fault of the service must not end everybody's conversations
             _log.exception("a message cannot be answered", turn=turn.id)
             await self._conclude(turn, outcome, keep_trying=True)
-            shared.delivery.answer(turn.requests, sentences.BROKE)
+            shared.delivery.answer(turn.requests, sentences.BROKE, running.corrects)
         finally:
             self._running = None
             running.revisions.known.set()
@@ -574,6 +582,7 @@ class Conversation:
             shared.delivery.answer(turn.requests, profile.sentence)
             return away
         shared.delivery.composing(turn.request, True)
+        running.draft = shared.delivery.draft(turn.request, partial(self._drafted, turn))
         ask = self._ask(turn, profile, interruptible=True)
         try:
             answer = await shared.engine.turn(ask)
@@ -583,8 +592,8 @@ class Conversation:
             _log.exception("a turn failed", turn=ask.id, agent=self.key.agent)
             answer = await shared.engine.broke(ask, sentences.BROKE)
         if isinstance(answer, Parked):
-            return await self._park(turn, answer)
-        return await self._answer(turn, answer)
+            return await self._park(running, answer)
+        return await self._answer(running, answer)
 
     def _ask(self, turn: Turn, profile: Profile, *, interruptible: bool = False) -> TurnInput:
         def notice(sentence: str) -> None:
@@ -604,11 +613,12 @@ class Conversation:
             may_archive=not held,
         )
 
-    async def _answer(self, turn: Turn, answer: Answered) -> Outcome:
-        said, delivery = directed(answer.text), self._shared.delivery
+    async def _answer(self, running: _Running, answer: Answered) -> Outcome:
+        turn, said, delivery = running.turn, directed(answer.text), self._shared.delivery
         if said.silent or not said.text.strip():
             await self._conclude(turn, Outcome("silent"))
             delivery.composing(turn.request, False)
+            self._end_draft(running, sentences.NOTHING_MORE)
             delivery.answered(turn.ids)
             return Outcome("silent")
         is_due = turn.resumption is not None and turn.resumption.cause == "time"
@@ -619,8 +629,27 @@ class Conversation:
             return Outcome("delayed", said.text)
         outcome = Outcome("excused" if answer.excused else "answered", said.text)
         await self._conclude(turn, outcome)
-        delivery.answer(turn.requests, said.text)
+        delivery.answer(turn.requests, said.text, running.corrects)
         return outcome
+
+    def _end_draft(self, running: _Running, sentence: str) -> None:
+        """Put a sentence in the place of a draft that no answer follows now."""
+        if running.corrects:
+            request = running.turn.request
+            self._shared.delivery.mention(request, "draft-end", sentence, running.corrects)
+
+    def _drafted(self, turn: Turn) -> None:
+        """Note that the first draft of a turn was sent, so that its answer corrects it also after a
+        restart.
+        """
+        turn.replace(msgspec.structs.replace(turn.request, drafted=True))
+        self._shared.spawn(self._note_draft, turn.id)
+
+    async def _note_draft(self, turn: str) -> None:
+        try:
+            await self._shared.storage.write(partial(rows.note_draft, turn=turn))
+        except StorageError as error:
+            log_failure(_log, "a draft cannot be recorded", error, turn=turn)
 
     async def _conclude(self, turn: Turn, outcome: Outcome, *, keep_trying: bool = False) -> None:
         """Record the outcome of a turn that a task waits for. Raises StorageError, unless
@@ -666,6 +695,11 @@ class Conversation:
                 running.model_call = None
 
     @property
+    def draft(self) -> Draft | None:
+        """The answer of the running turn as far as it is written, where drafts are shown."""
+        return None if self._running is None else self._running.draft
+
+    @property
     def revisions(self) -> Revisions:
         """The corrections of messages of the running turn."""
         assert self._running is not None, "its turn asks for them"
@@ -704,16 +738,22 @@ class Conversation:
             running.restarts += 1
             scope.cancel()
 
-    async def _park(self, turn: Turn, parked: Parked) -> Outcome:
-        delivery = self._shared.delivery
+    async def _park(self, running: _Running, parked: Parked) -> Outcome:
+        turn, delivery = running.turn, self._shared.delivery
         waits = await self.parked.until_ended(turn.id, parked.tasks)
         delivery.composing(turn.request, False)
         # After a question the person would think that this is about their answer.
         self._asking.intersection_update(self.parked.ids)
+        sentence = ""
         if parked.question:
             self._asking.add(turn.id)
+            if turn.request.room is not None and parked.new:
+                sentence = sentences.ASKED  # others do not see the question
         elif waits and parked.new and not self._asking:
-            delivery.mention(turn.request, f"waits-{parked.round}", sentences.STILL_AT_IT)
+            sentence = sentences.STILL_AT_IT
+        if sentence:
+            what = f"waits-{parked.round}"
+            delivery.mention(turn.request, what, sentence, running.corrects)
         return Outcome("asked" if parked.question else "parked")
 
     # Stops.

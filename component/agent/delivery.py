@@ -1,7 +1,7 @@
 """Sends answers, and deletes the row of a request once its answer is sent."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -11,6 +11,7 @@ import structlog
 from anyio.abc import TaskGroup
 
 from component.agent import rows
+from component.agent.drafts import Draft
 from component.agent.model_calls import ModelCalls
 from component.agent.protocol import Voice
 from component.agent.requests import Reply, TurnRequest, reply_to
@@ -44,25 +45,36 @@ class Delivery:
         if group is not None:
             group.start_soon(self._clear)
 
-    def answer(self, requests: Sequence[TurnRequest], text: str) -> None:
+    def answer(self, requests: Sequence[TurnRequest], text: str, corrects: str = "") -> None:
         """Send the answer to requests, the first of which is the turn's own, to the reply address
-        of the last one. Their rows are kept until the answer is sent.
+        of the last one. It corrects the draft with the id `corrects`, if there is one. Their rows
+        are kept until the answer is sent.
         """
         ids = [one.id for one in requests]
         reply = reply_to(requests[-1], "answer", text)
         if reply is None:
             self.answered(ids)
             return
-        self._unsent.append((msgspec.structs.replace(reply, id=f"{ids[0]}.answer"), ids))
+        reply = msgspec.structs.replace(reply, id=f"{ids[0]}.answer", corrects=corrects)
+        self._unsent.append((reply, ids))
         self.connected()
 
-    def mention(self, to: TurnRequest, what: str, sentence: str) -> None:
+    def mention(self, to: TurnRequest, what: str, sentence: str, corrects: str = "") -> None:
         """Send a sentence that is not the answer; it is lost if there is no stream. Its id ends
-        with `what`, so that it has the same id when it is sent again.
+        with `what`, so that it has the same id when it is sent again. It corrects the draft with
+        the id `corrects`, if there is one.
         """
         reply = reply_to(to, what, sentence)
         if reply is not None:
-            self._voice.say(reply)
+            self._voice.say(msgspec.structs.replace(reply, corrects=corrects))
+
+    def draft(self, request: TurnRequest, begun: Callable[[], None]) -> Draft | None:
+        """Return the draft of the answer to a request; None if no drafts are shown there. `begun`
+        is called when its beginning was sent.
+        """
+        to = request.reply_to
+        is_shown = to is not None and self._voice.drafts(to)
+        return Draft(request, self._voice, begun) if is_shown else None
 
     def composing(self, request: TurnRequest, on: bool) -> None:
         """Show that an answer is being written, or that none is any more."""

@@ -5,6 +5,7 @@ runs the turn again: it returns the stored answer, or does the missing parts.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, TypeAlias
 
 import anyio
@@ -333,12 +334,13 @@ class Engine:
         if self._recall is None or not self._recalled:
             return ()
         try:
-            return await self._recall.recall(
+            found = await self._recall.recall(
                 SessionKey(agent, request.owner), request.text, self._recalled, trace=turn
             )
         except StorageError as error:
             log_failure(_log, "memories cannot be searched", error, turn=turn)
             return ()
+        return found if request.room is None else [one.of_room() for one in found]
 
     async def _look_up_memories(self, run: Run) -> None:
         """Look up the memories of earlier messages, so that the prompt has none that were deleted
@@ -352,11 +354,16 @@ class Engine:
         }
         if not shown or self._recall is None:
             return
-        whose = SessionKey(run.ask.profile.agent, run.ask.messages[-1].owner)
+        request = run.ask.messages[-1]
+        whose = SessionKey(run.ask.profile.agent, request.owner)
         try:
-            run.memories.update(await self._recall.unchanged(whose, shown))
+            found = await self._recall.unchanged(whose, shown)
         except StorageError as error:
             log_failure(_log, "memories cannot be read", error, turn=run.ask.id)
+            return
+        if request.room is not None:
+            found = {key: one.of_room() for key, one in found.items()}
+        run.memories.update(found)
 
     def _record_notes(self, run: Run) -> None:
         profile = run.ask.profile
@@ -374,6 +381,9 @@ class Engine:
             if run.guard.last:
                 run.closing = True
             asked = build_prompt(run, await self._compaction.fit(run))
+            draft = None if run.ask.interrupts is None else run.ask.interrupts.draft
+            if draft is not None:
+                draft.begin(run.partial, partial(completions.readable, run.fence))
             try:
                 completion = await self.model_calls.ask(
                     run.model, asked.request, asked.tokens, run.spender, run.ask.interrupts

@@ -9,6 +9,7 @@ import anyio
 import structlog
 
 from component.agent import history
+from component.agent.drafts import Draft
 from component.audit.protocol import AuditEvent, Recorder
 from component.budget.book import BudgetBook
 from component.budget.protocol import Amount, BudgetExceededError, Spender
@@ -37,6 +38,37 @@ if TYPE_CHECKING:
 _log = structlog.get_logger("component.agent")
 
 _NOTHING: Final = Amount()
+
+
+class _ArrivingText:
+    """The text of an answer while it arrives: the cost of a call that breaks off is estimated from
+    it, and drafts show it.
+
+    Attributes:
+        broken_off: the tokens of answers that broke off, and that another one has followed; they
+            are charged, too.
+    """
+
+    def __init__(self, model: Model, draft: Draft | None) -> None:
+        self.broken_off: list[int] = []
+        self._model = model
+        self._draft = draft
+        self._pieces: list[str] = []
+
+    def take(self, piece: str | Void) -> None:
+        """Take a piece, or the news that those so far are void (`OnText`)."""
+        if self._draft is not None:
+            self._draft.wrote(piece)
+        if isinstance(piece, str):
+            self._pieces.append(piece)
+        elif piece is Void.BROKEN_OFF:
+            self.broken_off.append(self._model.tokens("".join(self._pieces)))
+            self._pieces.clear()
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens so far."""
+        return self._model.tokens("".join(self._pieces)) if self._pieces else 0
 
 
 class ModelCalls:
@@ -76,17 +108,7 @@ class ModelCalls:
         except BudgetExceededError:
             self._tell(model.name, "stopped", spender)
             raise
-        pieces: list[str] = []
-        broken_off: list[Amount] = []
-
-        def on_text(piece: str | Void) -> None:
-            if isinstance(piece, str):
-                pieces.append(piece)
-                return
-            if piece is Void.BROKEN_OFF:  # it is charged, and so is the next one
-                broken_off.append(amount(model.tokens("".join(pieces))))
-                pieces.clear()
-
+        text = _ArrivingText(model, None if interrupts is None else interrupts.draft)
         completion: Completion | None = None
         outcome, began, spent = "dropped", monotonic(), None
         try:
@@ -97,7 +119,7 @@ class ModelCalls:
                 if scope.cancel_called:
                     spent = _NOTHING  # a message arrived before the model was asked
                     return None
-                completion = await model.complete(request, on_text)
+                completion = await model.complete(request, text.take)
                 outcome, usage = "done", completion.usage
                 span.set_attributes(
                     answered_by=completion.model or model.name,
@@ -117,7 +139,7 @@ class ModelCalls:
             outcome = "unavailable"
             # Providers charge for an answer that has started, even if it cannot be used, and not
             # for one that never started.
-            begun = pieces or isinstance(error, UnusableAnswerError)
+            begun = text.tokens or isinstance(error, UnusableAnswerError)
             spent = None if begun else _NOTHING
             raise
         except Exception:
@@ -134,10 +156,12 @@ class ModelCalls:
                     usage.tokens_out,
                 )
             elif spent is None:
-                spent = amount(model.tokens("".join(pieces)) if pieces else 0)
+                spent = amount(text.tokens)
             name = model.name if completion is None else completion.model or model.name
             try:
-                self._budgets.settle(reservation, reduce(Amount.plus, broken_off, spent))
+                self._budgets.settle(
+                    reservation, reduce(Amount.plus, map(amount, text.broken_off), spent)
+                )
                 self.observer.model_call(name, outcome, monotonic() - began, usage)
                 self._tell(name, outcome, spender, _described(usage))
             except Exception:  # noqa: BLE001 - a fault in accounting must not lose an answer

@@ -90,6 +90,14 @@ class Voice(Protocol):
     def composing(self, to: ReplyAddress, on: bool) -> None:
         """Show in clients that support it whether an answer is being written (XEP-0085)."""
 
+    def drafts(self, to: ReplyAddress) -> bool:
+        """Whether answers to this address are shown while they are written."""
+
+    def draft(self, reply: Reply) -> bool:
+        """Show the beginning of an answer, which no archive stores and the answer corrects. False
+        if it is not sent. Never waits.
+        """
+
     def waits(self) -> bool:
         """Whether a queued reply would be lost if this process ended now."""
 

@@ -117,6 +117,7 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         payer: the budget that pays; None for those of the principal and the agent.
         budget_usd: the maximum cost of the turn, in US dollars; None for no additional maximum.
         room: what it has if it is a request in a room, or a private message of an occupant.
+        drafted: whether a draft of its answer was sent, which the answer corrects.
     """
 
     id: str
@@ -133,6 +134,7 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     payer: Payer | None = None
     budget_usd: float | None = None
     room: RoomRequest | None = None
+    drafted: bool = False
 
     @property
     def agent(self) -> str:
@@ -256,7 +258,8 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """A message of an agent. `id` is the same if it is sent again.
 
     `unrequested` says that the recipient has not asked for it; it is not sent to people who want no
-    such messages. `replies_to` is the message in a room that it replies to.
+    such messages. `replies_to` is the message in a room that it replies to, `corrects` the id of
+    the draft that it corrects, if there is one.
     """
 
     id: str
@@ -264,6 +267,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     unrequested: bool = False
     replies_to: Reference | None = None
+    corrects: str = ""
 
 
 def reply_to(request: TurnRequest, what: str, text: str) -> Reply | None:

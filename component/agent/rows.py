@@ -110,6 +110,13 @@ def revise(database: Database, request: TurnRequest) -> None:
     database.execute("UPDATE turns SET message = ? WHERE id = ?", (encoded(request), request.id))
 
 
+def note_draft(database: Database, turn: str) -> None:
+    """Record that a draft of the answer of a turn was sent."""
+    row = database.execute("SELECT message FROM turns WHERE id = ?", (turn,)).fetchone()
+    if row is not None:
+        revise(database, msgspec.structs.replace(decoded(row[0]), drafted=True))
+
+
 def of_home(database: Database, home: str) -> list[Row]:
     """Return all rows of a home, oldest first."""
     found = database.execute(

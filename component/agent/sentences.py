@@ -41,6 +41,8 @@ NO_ANSWER: Final = (
     "I reached the limit for one request before I had an answer. Please ask for a part of it, or"
     " write again to go on."
 )
+ASKED: Final = "This needs a confirmation first. I have asked for it."
+NOTHING_MORE: Final = "[I have nothing more to say.]"
 STOPPED: Final = "Stopped."
 NOTHING_TO_STOP: Final = "There is nothing to stop."
 

@@ -108,6 +108,11 @@ class Agent(Section):
     """What to do when an agent that is not admitted writes for the first time: ignore it, or ask
     the admins, who get the [[peer]] section to add. The agent gets no answer in either case.
     """
+    drafts: Literal["off", "direct", "everywhere"] = "off"
+    """Where answers are shown while the model writes them: nowhere, to clients of people that show
+    chat states and corrections, or in rooms, too. Drafts are not archived; the answer corrects the
+    last one, so clients mark each answer as edited.
+    """
     zone: Zone = Field(default="UTC", min_length=1, examples=["Europe/Paris"])
     """IANA time zone of people whose own is not known, and of the work in the settings."""
     admins: Jids = Field(default=(), examples=[["admin@example.com"]])

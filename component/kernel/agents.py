@@ -126,6 +126,7 @@ class AgentSubsystem:
             idle_s=settings.memory.learn_after_mins * 60,
         )
         self.speech = Speech(stream.messenger, stream.is_connected, contacts.may_write)
+        self.speech.shows_drafts, self.speech.corrects = settings.agent.drafts, contacts.corrects
         self.conversations = Conversations(
             engine=engine,
             storage=storage,
@@ -149,6 +150,7 @@ class AgentSubsystem:
         self.budgets.limits = budget_limits(settings)
         assert settings.llm is not None, "there is a model"
         self._engine.limit_answers(settings.llm.max_tokens_per_request)
+        self.speech.shows_drafts = settings.agent.drafts
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run the agents until cancelled. Raises StorageError before it has started."""

@@ -24,6 +24,7 @@ from xep.disco import InfoQuery
 from xep.entity_time import NAMESPACE as ENTITY_TIME
 from xep.entity_time import Time, TimeQuery
 from xep.jid import JID
+from xep.message_correction import NAMESPACE as CORRECTION
 from xep.stanza_error import StanzaError
 
 _ID_BYTES: Final = 16
@@ -66,6 +67,7 @@ class ContactSubsystem:
         self.time_zones = TimeZones(self._time)
         self.admits = environment.catalog.admits
         self.may_write = environment.stopped.may_write
+        self._correcting: LRUCache[JID, bool] = LRUCache(_MOST_REMEMBERED)
         self.start, self.stop = environment.stopped.start, environment.stopped.stop
         self.last_addresses = LastAddresses(environment.storage)
         self._catalog = environment.catalog
@@ -155,8 +157,13 @@ class ContactSubsystem:
 
     async def _info(self, to: JID, from_: JID) -> InfoQuery:
         info = await self._stream.get(to, InfoQuery(), InfoQuery, from_)
+        self._correcting[to] = any(each.var == CORRECTION for each in info.features)
         await self.time_zones.learn(to, from_, info)
         return info
+
+    def corrects(self, client: JID) -> bool:
+        """Return whether a client has said that it shows corrections of messages."""
+        return self._correcting.get(client, False)
 
     async def _time(self, to: JID, from_: JID) -> Time:
         return await self._stream.get(to, TimeQuery(), Time, from_)

@@ -1,9 +1,10 @@
 """Sends what agents say, as messages."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Literal, TypeAlias
 
+import anyio
 import msgspec
 import structlog
 
@@ -25,6 +26,9 @@ InRoom: TypeAlias = Literal["speaks", "silent", "joins"]
 """
 
 _ID_BYTES: Final = 16
+_JOINS_WITHIN_S: Final = 30.0
+"""Seconds that an agent has to enter a room again after a reconnect."""
+_LOOK_S: Final = 0.25
 
 
 class _Said(msgspec.Struct):
@@ -46,8 +50,14 @@ class Speech:
         may_write: whether an agent may send unsolicited messages to a contact.
 
     Attributes:
+<<<<<<< HEAD
         in_room: returns whether an agent can write to a room or an occupant now. The kernel sets
             it.
+=======
+        in_room: returns whether an agent can write in a room now. The kernel sets it.
+        shows_drafts: where answers are shown while they are written, as in the settings.
+        corrects: returns whether a client shows corrections of messages (XEP-0308).
+>>>>>>> x-turns
     """
 
     def __init__(
@@ -59,7 +69,13 @@ class Speech:
         self._messenger = messenger
         self._connected = connected
         self._may_write = may_write
+<<<<<<< HEAD
         self.in_room: Callable[[ReplyAddress], InRoom] = lambda _to: "speaks"
+=======
+        self.in_room: Callable[[JID, JID], InRoom] = lambda _agent, _room: "speaks"
+        self.shows_drafts: Literal["off", "direct", "everywhere"] = "off"
+        self.corrects: Callable[[JID], bool] = lambda _client: False
+>>>>>>> x-turns
         self._said: deque[_Said] = deque()  # replies that the server may not have handled
 
     def say(self, reply: Reply) -> bool:
@@ -69,6 +85,7 @@ class Speech:
         """
         if not self._connected():
             return False
+<<<<<<< HEAD
         if reply.to.type == "groupchat" or reply.to.is_occupant:
             state = self.in_room(reply.to)
             if state == "joins":
@@ -80,11 +97,49 @@ class Speech:
                     room=reply.to.to,
                 )
                 return True
+=======
+        state = self._state_in_room(reply.to)
+        if state == "joins":
+            return False
+        if state == "silent":
+            _log.info(
+                "an answer is dropped: the agent cannot write in the room",
+                reply=reply.id,
+                to=reply.to.to,
+            )
+            return True
+>>>>>>> x-turns
         if reply.unrequested and not self._may_write(reply.to.from_, JID.parse(reply.to.to)):
             _log.info("an answer is withheld: its recipient wants no messages", reply=reply.id)
             return True
         self._send_dropped()
         self._said.append(_Said(reply, self._send(reply)))
+        return True
+
+    def drafts(self, to: ReplyAddress) -> bool:
+        """Return whether the settings want drafts there, and the client can show them: it corrects
+        messages, and shows chat states. In a room, nobody knows that of all.
+        """
+        if to.type == "groupchat":
+            return self.shows_drafts == "everywhere"
+        is_wanted = self.shows_drafts != "off" and to.type == "chat"
+        return is_wanted and to.shows_states and self.corrects(JID.parse(to.to))
+
+    def draft(self, reply: Reply) -> bool:
+        """Send a draft, which neither archives nor other clients of the person get (XEP-0334)."""
+        is_room = reply.to.type == "groupchat"
+        if not self._connected() or (is_room and self._state_in_room(reply.to) != "speaks"):
+            return False
+        message = _message(reply.to, reply.id, "active")
+        self._messenger.send(
+            msgspec.structs.replace(
+                message,
+                parts=(Text(styled(reply.text)),),
+                replies_to=reply.replies_to,
+                replaces=reply.corrects or None,
+                is_draft=True,
+            )
+        )
         return True
 
     def composing(self, to: ReplyAddress, on: bool) -> None:
@@ -108,6 +163,11 @@ class Speech:
                 msgspec.structs.replace(message, payloads=(reaction,), stored=True, chat_state=None)
             )
 
+    def _state_in_room(self, to: ReplyAddress) -> InRoom:
+        if to.type != "groupchat" and not to.is_occupant:
+            return "speaks"
+        return self.in_room(to.from_, JID.parse(to.to).bare)
+
     def waits(self) -> bool:
         """Return whether some replies may not have reached the server."""
         return bool(self._said)
@@ -125,11 +185,19 @@ class Speech:
             if await self._messenger.handled():
                 break
             await self._messenger.ready()
+            await self._joined(said)
             for one in said:
                 one.delivery = self._send(one.reply)
         # Each caller has waited for the first ones.
         while self._said and self._said[0] in said:
             self._said.popleft()
+
+    async def _joined(self, said: Sequence[_Said]) -> None:
+        """Wait until the agents are in the rooms again to which something was said."""
+        with anyio.move_on_after(_JOINS_WITHIN_S):
+            # Only for what was said when the connection was lost: no membership tells of all rooms.
+            while any(self._state_in_room(one.reply.to) == "joins" for one in said):  # noqa: ASYNC110
+                await anyio.sleep(_LOOK_S)
 
     def _send_dropped(self) -> None:
         for said in self._said:
@@ -145,6 +213,7 @@ class Speech:
                 must_arrive=True,
                 asks_for_reports=reply.to.type == "chat",
                 replies_to=reply.replies_to,
+                replaces=reply.corrects or None,
             )
         )
 

@@ -11,7 +11,7 @@ from component.memory.index_search import Search
 from component.memory.knowledge import Knowledge, KnowledgeError, Memo, Remembered
 from component.memory.sharing import PRIVATE
 from component.memory_directory.layout import SessionKey
-from component.policy.taint import Taint, worst
+from component.policy.taint import worst
 from component.skills.context import Context
 from component.skills.declare import own_skill
 from component.skills.errors import SkillError
@@ -102,7 +102,7 @@ def memory_skills(
         or their wishes. A key that exists gets a new version; look with memory_search first whether
         there is one that fits. Do not store secrets, nor what only matters now.
         """
-        memo = Memo(key, body, title, topic, tuple(tags), _taint(context))
+        memo = Memo(key, body, title, topic, tuple(tags), worst(context.taints))
         with _skill_errors():
             kept = await knowledge().store(_whose(context), memo, scope, trace=context.trace)
         whose = "" if scope == PRIVATE else f" for all of {scope}"
@@ -146,9 +146,9 @@ def memory_skills(
                     )
                 ]
             if found:
-                return _listed(found, None)
+                return _listed(context, found, None)
             search = Search(query, most=5, common=True)
-            return _listed(await knowledge().search(whose, search, trace=trace), _SHOWN)
+            return _listed(context, await knowledge().search(whose, search, trace=trace), _SHOWN)
 
     @own_skill(
         title="Search memories",
@@ -179,7 +179,7 @@ def memory_skills(
         search = Search(query, topic, tuple(tags), limit, common=True)
         with _skill_errors():
             found = await knowledge().search(_whose(context), search, trace=context.trace)
-        return _listed(found, _SHOWN)
+        return _listed(context, found, _SHOWN)
 
     @own_skill(
         title="Forget a memory",
@@ -216,7 +216,7 @@ def memory_fixtures(knowledge: Callable[[], Knowledge]) -> tuple[Skill, ...]:
             key: The key to remember it under.
             text: What to remember.
         """
-        memo = Memo(key, text, taint=_taint(context))
+        memo = Memo(key, text, taint=worst(context.taints))
         with _skill_errors():
             stored = await knowledge().store(_whose(context), memo, trace=context.trace)
         return f"version {stored.item.version}"
@@ -249,14 +249,9 @@ def _whose(context: Context) -> SessionKey:
     return SessionKey(context.agent, JID.parse(context.owner))
 
 
-def _taint(context: Context) -> Taint | None:
-    """Return the taint of what is remembered: in a room, those who read it are others than the one
-    who has said it.
-    """
-    return worst((*context.taints, "room") if context.room else context.taints)
-
-
-def _listed(found: Sequence[Remembered], longest: int | None) -> SkillResult:
+def _listed(context: Context, found: Sequence[Remembered], longest: int | None) -> SkillResult:
+    if context.room:  # another person may have had it stored than the one who asks
+        found = [one.of_room() for one in found]
     if not found:
         none = (Output("No memory fits."), Output("[]", JSON, "memories"))
         return SkillResult(none, taints=())

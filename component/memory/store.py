@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from component.memory.knowledge_lines import Item, MemoryLine
 from component.memory_directory.layout import SessionKey
-from component.policy.taint import Taint
+from component.policy.taint import Taint, worst
 from component.store.errors import StorageError
 
 Expected: TypeAlias = Item | Literal["absent"] | None
@@ -117,6 +117,10 @@ class Remembered(NamedTuple):
     def key(self) -> str:
         """Its key."""
         return self.item.key
+
+    def of_room(self) -> "Remembered":
+        """Return it for a room, where anybody may have had it stored."""
+        return self._replace(taint=worst((self.taint, "room")))
 
     @property
     def text(self) -> str:

@@ -31,9 +31,7 @@ class AgentLimits(msgspec.Struct, frozen=True, omit_defaults=True):
     read_only: bool = False
     unconfirmed: bool = False
 
-    def refusal(
-        self, skill: str, capabilities: Iterable[str], *, read_only: bool = False
-    ) -> str | None:
+    def refusal(self, skill: str, capabilities: Iterable[str], *, read_only: bool) -> str | None:
         """Return the sentence why the agent must not use a skill; None if it may. `read_only` says
         whether the skill only reads.
         """

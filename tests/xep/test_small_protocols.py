@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from xep import call_invites, jingle_messages
+from xep import call_invites, jingle_messages, references
 from xep.binding import ContentError, Payload, decode, encode
 from xep.chat_markers import Displayed, Markable
 from xep.delay import Delay, LegacyDelay
@@ -14,11 +14,13 @@ from xep.entity_time import Time, TimeQuery
 from xep.explicit_encryption import Encryption
 from xep.hashes import Hash
 from xep.hats import Hat, Hats
-from xep.hints import NoStore, Store
+from xep.hints import NoCopy, NoPermanentStore, NoStore, Store
 from xep.jid import JID
 from xep.jingle import Reason, UnsupportedApplications
 from xep.media_sharing import File, MediaSharing, Reference, Source, Sources
+from xep.mentions import Mention
 from xep.message_correction import Replace
+from xep.message_moderation import ModeratedRetraction
 from xep.message_retraction import ApplyTo, Retract
 from xep.muc import History, Join, OwnerDestroy, OwnerQuery
 from xep.occupant_ids import OccupantId
@@ -98,6 +100,28 @@ PRINTED: list[tuple[str, Payload]] = [
         ),
         OutOfBand(url="http://www.jabber.org/images/psa-license.jpg", desc="A license to Jabber!"),
     ),
+    (
+        "<mention xmlns='urn:xmpp:mentions:0' occupantid='dd72603d' begin='6' end='11'/>",
+        Mention(occupant_id="dd72603d", begin="6", end="11"),
+    ),
+    (
+        "<mention xmlns='urn:xmpp:mentions:0' mentions='urn:xmpp:mentions:0#channel'/>",
+        Mention(group="urn:xmpp:mentions:0#channel"),
+    ),
+    (
+        (
+            "<reference xmlns='urn:xmpp:reference:0' begin='72' end='78' type='mention'"
+            " uri='xmpp:juliet@capulet.lit'/>"
+        ),
+        references.Reference(begin="72", end="78", type="mention", uri="xmpp:juliet@capulet.lit"),
+    ),
+    (
+        (
+            "<retract xmlns='urn:xmpp:message-retract:1' id='s1'>"
+            "<moderated xmlns='urn:xmpp:message-moderate:1'/></retract>"
+        ),
+        ModeratedRetraction(id="s1", moderated=True),
+    ),
     ("<occupant-id xmlns='urn:xmpp:occupant-id:0' id='dd72603d'/>", OccupantId(id="dd72603d")),
     (
         (
@@ -127,6 +151,8 @@ PRINTED: list[tuple[str, Payload]] = [
     ("<displayed xmlns='urn:xmpp:chat-markers:0' id='the-msg-1'/>", Displayed(id="the-msg-1")),
     ("<store xmlns='urn:xmpp:hints'/>", Store()),
     ("<no-store xmlns='urn:xmpp:hints'/>", NoStore()),
+    ("<no-permanent-store xmlns='urn:xmpp:hints'/>", NoPermanentStore()),
+    ("<no-copy xmlns='urn:xmpp:hints'/>", NoCopy()),
     ("<query xmlns='jabber:iq:version'/>", VersionQuery()),
     (
         (

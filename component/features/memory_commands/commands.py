@@ -188,13 +188,14 @@ class MemoryCommands:
             return await self._import(whose, params.text, "text")
         if verb == "export" and not key:
             return await self._export(whose)
-        return await self._search(whose, " ".join(params.words))
+        return await self._search(whose, " ".join(params.words), asking)
 
-    async def _search(self, whose: SessionKey, words: str) -> CommandResult:
+    async def _search(self, whose: SessionKey, words: str, asking: Asking) -> CommandResult:
         search = Search(words, most=_SHOWN, common=True)
         found = await self._knowledge.search(whose, search)
         if not found:
-            none = "I remember nothing like that." if words else "I remember nothing about you."
+            about = "you" if asking.room is None else "this room"
+            none = f"I remember nothing {'like that' if words else f'about {about}'}."
             return CommandResult(none, ())
         rows = [
             MemoryRow(one.item.key, one.item.title, one.item.body, one.scope, one.item.version)

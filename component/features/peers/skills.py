@@ -125,12 +125,16 @@ def _named(catalog: Catalog, context: Context, skills: Sequence[str]) -> list[st
         for each in view.names():
             if policy.is_of_peer(each) and matches.fullmatch(each):
                 skill = view.get(each)
-                limits = context.limits
-                if skill is not None and limits.refusal(each, skill.capabilities) is None:
+                if skill is not None and _may_ask(context, skill):
                     found[each] = None
             if len(found) > MOST_CALLS:
                 break
     return list(found)
+
+
+def _may_ask(context: Context, skill: Skill) -> bool:
+    reads = skill.annotations.read_only
+    return context.limits.refusal(skill.name, skill.capabilities, read_only=reads) is None
 
 
 def _check(catalog: Catalog, calls: Sequence[PeerCall]) -> None:

@@ -11,7 +11,7 @@ from xep.binding import Payload
 from xep.binding.escaping import without_forbidden
 from xep.chat_markers import Markable
 from xep.chat_states import Active, Composing, Paused
-from xep.hints import NoStore, Store
+from xep.hints import NoCopy, NoPermanentStore, NoStore, Store
 from xep.jid import JID
 from xep.message_correction import Replace
 from xep.message_replies import Reply
@@ -45,6 +45,7 @@ class OutboundMessage(msgspec.Struct, frozen=True, kw_only=True):
         replaces: the id of our message that it corrects (XEP-0308).
         chat_state: the chat state of the agent (XEP-0085).
         stored: whether archives should store it (XEP-0334); None leaves that to them.
+        is_draft: it is for the recipient's client alone, and for now: neither stored nor copied.
         must_arrive: it is dropped last if too much waits, and its sender sends it again.
         asks_for_reports: requests a receipt and a displayed marker from the recipient's client
             (XEP-0184, XEP-0333).
@@ -59,6 +60,7 @@ class OutboundMessage(msgspec.Struct, frozen=True, kw_only=True):
     replaces: str | None = None
     chat_state: ChatState | None = None
     stored: bool | None = None
+    is_draft: bool = False
     must_arrive: bool = False
     asks_for_reports: bool = False
 
@@ -128,7 +130,9 @@ def _noted(message: OutboundMessage, has_body: bool) -> Iterator[Payload]:
     if message.asks_for_reports and has_body:
         yield ReceiptRequest()
         yield Markable()
-    if message.stored is not None:
+    if message.is_draft:
+        yield from (NoStore(), NoPermanentStore(), NoCopy())
+    elif message.stored is not None:
         yield Store() if message.stored else NoStore()
 
 

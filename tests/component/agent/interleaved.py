@@ -211,10 +211,10 @@ class Paced(World):
         )
         send = self.conversations.delivery.answer
 
-        def answer(requests: Sequence[TurnRequest], text: str) -> None:
+        def answer(requests: Sequence[TurnRequest], text: str, corrects: str = "") -> None:
             ids = tuple(one.id for one in requests)
             self.answers.append((ids[0], ids))
-            send(requests, text)
+            send(requests, text, corrects)
 
         self.conversations.delivery.answer = answer  # type: ignore[method-assign]  # counts them
         yield self.conversations

@@ -1,15 +1,20 @@
 """Turns in rooms, and those of private messages of occupants."""
 
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 import anyio
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.agent.learning import Learning
 from component.agent.prompt import context
 from component.agent.protocol import Profile
 from component.agent.requests import Reply, TurnRequest
+from component.agent.run import Journal
 from component.agent.untrusted_text import Fence
 from component.budget.protocol import (
     Amount,
@@ -19,14 +24,32 @@ from component.budget.protocol import (
     Spender,
     exceeded_text,
 )
-from component.conversations.lines import Said
+from component.conversations.lines import Said, Summary
 from component.memory_directory.layout import SessionKey
 from component.models.messages import text_of
 from component.models.protocol import Completion, ModelRequest
 from component.policy.flows import AgentLimits
 from component.system import now
-from tests.component.agent.room import ALICE, KEY, MALLORY, ROOM, heard, said, with_room
-from tests.component.agent.world import World, call, contexts, echo, message, says, words
+from tests.component.agent.room import (
+    ALICE,
+    KEY,
+    MALLORY,
+    ROOM,
+    heard,
+    said,
+    with_room,
+    without_chance,
+)
+from tests.component.agent.world import (
+    World,
+    call,
+    contexts,
+    echo,
+    message,
+    remembered,
+    says,
+    words,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -467,3 +490,94 @@ async def test_an_answer_that_waits_for_a_room_delays_no_other(tmp_path: Path) -
         conversations.connected()
         await world.settled()
     assert world.ear.bodies == ["re: message p", "re: one", "re: two"]
+
+
+async def test_the_memories_of_a_room_are_what_others_have_written(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.memories.found = [remembered("iban", "", "Alice has DE02")]
+    await caller_of(
+        world, said("1", "hello", "Alice", ALICE), said("2", "pay Alice", "Alice", ALICE)
+    )
+    assert "room" in world.shop.callers[0].taints
+    first, second = world.brain.asked[0], world.brain.asked[1]
+    assert first.messages[1] == second.messages[1], "the prompt begins as the one before"
+
+
+async def test_nothing_is_learned_from_a_room(tmp_path: Path) -> None:
+    facts: Any = None
+    learning = Learning(facts, facts, facts, facts, idle_s=60)
+    # The room itself may be the principal.
+    learning.received(said("1", "I like tea", "Alice", principal=ROOM))
+    learning.received(said("2", "I like tea", "Alice", ALICE, private=True))
+    assert not learning._due
+    learning.received(message("3"))
+    assert list(learning._due) == [message("3").session]
+
+
+# What one sees of others.
+
+
+async def prompts(path: Path, *others: TurnRequest) -> list[bytes]:
+    """Return the prompts of Alice, as bytes, beside the messages of others."""
+    world = World(path)
+    mine = [said(f"a{number}", f"word {number}", "Alice", ALICE, private=True) for number in "123"]
+    with_others = [one for pair in zip_longest(others, mine) for one in pair if one is not None]
+    async with world.life():
+        await answers(world, *with_others)
+    asked = [one for one in world.brain.asked if words(one)[-1].startswith("word ")]
+    return [without_chance(msgspec.json.encode(one.messages)) for one in asked]
+
+
+async def test_a_prompt_is_the_same_byte_for_byte_with_and_without_others(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("component.agent.run.time", lambda: 1_800_000_000.0)
+    alone = await prompts(tmp_path_factory.mktemp("alone"))
+    others = (
+        said("1", "in the room", "Mallory", MALLORY),
+        said("2", "in private", "Mallory", MALLORY, private=True),
+        message("3"),
+        said("4", "in the room", "Alice", ALICE),
+    )
+    assert await prompts(tmp_path_factory.mktemp("beside"), *others) == alone
+    assert len(alone) == 3
+
+
+NICKS = ("Alice", "Mallory", "Bob")
+LINES = st.lists(
+    st.builds(
+        lambda nick, text, number, answered: (
+            Said(
+                role="user",
+                content=f"{nick} {text}",
+                sender=f"o-{nick}",
+                nick=nick,
+                turn=f"{nick}{number}",
+                taint="person",
+            ),
+            *(
+                (Said(role="assistant", content="well", turn=f"{nick}{number}", final=True),)
+                if answered
+                else ()
+            ),
+        ),
+        st.sampled_from(NICKS),
+        st.text(max_size=5),
+        st.integers(0, 3),
+        st.booleans(),
+    ),
+    max_size=8,
+)
+
+
+@given(LINES, st.booleans())
+def test_only_own_words_count_beside_those_of_others(
+    lines: list[tuple[Said, ...]], summed: bool
+) -> None:
+    sessions: Any = None
+    journal = Journal(sessions, KEY, "now", "o-Alice")
+    journal.lines = [line for each in lines for line in each]
+    journal.summary = Summary(content="what was said") if summed else None
+    assert all(text.startswith("Alice ") for text in journal.said_by_person())
+    others = {line.nick for line in journal.lines if isinstance(line, Said)} - {"Alice", ""}
+    assert journal.has_others == (summed or bool(others))

@@ -200,6 +200,8 @@ class Ear:
         self.gone = anyio.Event()
         self.gone.set()
         self.writing: list[bool] = []
+        self.shows_drafts = False
+        self.drafted: list[Reply] = []
 
     def say(self, reply: Reply) -> bool:
         self._world.death.point()
@@ -210,6 +212,15 @@ class Ear:
         self._told = anyio.Event()
         self._world.death.point()
         return True
+
+    def drafts(self, to: ReplyAddress) -> bool:
+        return self.shows_drafts
+
+    def draft(self, reply: Reply) -> bool:
+        self._world.death.point()
+        if self.stream:
+            self.drafted.append(reply)
+        return self.stream
 
     def composing(self, to: ReplyAddress, on: bool) -> None:
         self.writing.append(on)

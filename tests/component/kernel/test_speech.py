@@ -240,3 +240,81 @@ def test_a_reaction_says_that_a_message_was_seen() -> None:
     assert reactions.get("id") == "s1"
     assert [child.text for child in reactions] == ["\U0001f440"]
     assert message.find("body") is None
+
+
+HINTS = "{urn:xmpp:hints}"
+
+
+def hints(message: ET.Element) -> set[str]:
+    return {child.tag.removeprefix(HINTS) for child in message if child.tag.startswith(HINTS)}
+
+
+def test_drafts_are_neither_stored_nor_copied_and_the_answer_corrects_them() -> None:
+    out, to = Out(), address(shows_states=True)
+    assert out.speech.draft(Reply(id="1.draft", to=to, text="It **was** the …"))
+    assert out.speech.draft(Reply(id="1.draft-2", to=to, text="It was", corrects="1.draft"))
+    out.speech.say(Reply(id="1.answer", to=to, text="It was the lark.", corrects="1.draft"))
+    first = out.sent[0]
+    assert first.findtext("body") == "It *was* the …"
+    never = {"no-store", "no-permanent-store", "no-copy"}
+    assert [hints(message) for message in out.sent] == [never, never, set()]
+    replaces = [message.find("{urn:xmpp:message-correct:0}replace") for message in out.sent]
+    assert [None if one is None else one.get("id") for one in replaces] == [
+        None,
+        "1.draft",
+        "1.draft",
+    ]
+    asks = [message.find("{urn:xmpp:receipts}request") is not None for message in out.sent]
+    assert asks == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("setting", "to", "corrects", "shown"),
+    [
+        ("off", address(shows_states=True), True, False),
+        ("direct", address(shows_states=True), True, True),
+        ("direct", address(shows_states=True), False, False),
+        ("direct", address(), True, False),
+        ("direct", address(shows_states=True, type="normal"), True, False),
+        ("direct", in_room(), True, False),
+        ("everywhere", in_room(), False, True),
+        ("everywhere", address(shows_states=True), False, False),
+    ],
+)
+def test_drafts_are_shown_where_the_settings_and_the_client_allow_it(
+    setting: Any, to: ReplyAddress, corrects: bool, shown: bool
+) -> None:
+    out = Out()
+    out.speech.shows_drafts, out.speech.corrects = setting, lambda _client: corrects
+    assert out.speech.drafts(to) == shown
+
+
+def test_no_draft_is_sent_where_the_agent_cannot_write() -> None:
+    out = Out()
+    out.speech.in_room = lambda _agent, _room: "silent"
+    assert not out.speech.draft(Reply(id="1.draft", to=in_room(), text="It"))
+    out.there = False
+    assert not out.speech.draft(Reply(id="1.draft", to=address(), text="It"))
+    assert out.sent == []
+
+
+@pytest.mark.anyio
+async def test_what_may_be_lost_is_said_again_in_a_room_when_the_agent_is_there() -> None:
+    out, losses, looks = Out(), [False, True], ["joins"] * 3
+    sent_after: list[int] = []
+
+    async def handled() -> bool:
+        return losses.pop(0)
+
+    def in_it(_agent: JID, _room: JID) -> Any:
+        if looks and losses != [False, True]:
+            sent_after.append(len(out.sent))
+            return looks.pop()
+        return "speaks"
+
+    out.speech = Speech(Messenger(out.output, handled=handled), lambda: True)
+    out.speech.in_room = in_it
+    out.speech.say(Reply(id="1", to=in_room(), text="Hi"))
+    await out.speech.sent()
+    assert sent_after == [1, 1, 1]
+    assert [message.get("id") for message in out.sent] == ["1", "1"]
