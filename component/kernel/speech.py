@@ -10,7 +10,7 @@ import structlog
 
 from component import system
 from component.agent.requests import Reply
-from component.link.messages.delivery import Delivery
+from component.link.messages.delivery import Delivery, nothing_to_send
 from component.link.messages.inbound import Conversation, ReplyAddress
 from component.link.messages.messenger import Messenger
 from component.link.messages.outbound import ChatState, OutboundMessage, Text
@@ -50,14 +50,10 @@ class Speech:
         may_write: whether an agent may send unsolicited messages to a contact.
 
     Attributes:
-<<<<<<< HEAD
         in_room: returns whether an agent can write to a room or an occupant now. The kernel sets
             it.
-=======
-        in_room: returns whether an agent can write in a room now. The kernel sets it.
         shows_drafts: where answers are shown while they are written, as in the settings.
         corrects: returns whether a client shows corrections of messages (XEP-0308).
->>>>>>> x-turns
     """
 
     def __init__(
@@ -69,13 +65,9 @@ class Speech:
         self._messenger = messenger
         self._connected = connected
         self._may_write = may_write
-<<<<<<< HEAD
         self.in_room: Callable[[ReplyAddress], InRoom] = lambda _to: "speaks"
-=======
-        self.in_room: Callable[[JID, JID], InRoom] = lambda _agent, _room: "speaks"
         self.shows_drafts: Literal["off", "direct", "everywhere"] = "off"
         self.corrects: Callable[[JID], bool] = lambda _client: False
->>>>>>> x-turns
         self._said: deque[_Said] = deque()  # replies that the server may not have handled
 
     def say(self, reply: Reply) -> bool:
@@ -85,19 +77,6 @@ class Speech:
         """
         if not self._connected():
             return False
-<<<<<<< HEAD
-        if reply.to.type == "groupchat" or reply.to.is_occupant:
-            state = self.in_room(reply.to)
-            if state == "joins":
-                return False
-            if state == "silent":
-                _log.info(
-                    "an answer is dropped: the agent cannot write there",
-                    reply=reply.id,
-                    room=reply.to.to,
-                )
-                return True
-=======
         state = self._state_in_room(reply.to)
         if state == "joins":
             return False
@@ -108,7 +87,6 @@ class Speech:
                 to=reply.to.to,
             )
             return True
->>>>>>> x-turns
         if reply.unrequested and not self._may_write(reply.to.from_, JID.parse(reply.to.to)):
             _log.info("an answer is withheld: its recipient wants no messages", reply=reply.id)
             return True
@@ -127,8 +105,7 @@ class Speech:
 
     def draft(self, reply: Reply) -> bool:
         """Send a draft, which neither archives nor other clients of the person get (XEP-0334)."""
-        is_room = reply.to.type == "groupchat"
-        if not self._connected() or (is_room and self._state_in_room(reply.to) != "speaks"):
+        if not self._connected() or self._state_in_room(reply.to) != "speaks":
             return False
         message = _message(reply.to, reply.id, "active")
         self._messenger.send(
@@ -148,7 +125,8 @@ class Speech:
 
         Other clients would get an empty message, which servers store for absent users.
         """
-        if to.shows_states and to.type != "groupchat" and self._connected():
+        is_shown = to.shows_states and to.type != "groupchat"
+        if is_shown and self._connected() and self._state_in_room(to) == "speaks":
             message = _message(to, system.token_hex(_ID_BYTES), "composing" if on else "paused")
             self._messenger.send(msgspec.structs.replace(message, stored=False))
 
@@ -166,7 +144,7 @@ class Speech:
     def _state_in_room(self, to: ReplyAddress) -> InRoom:
         if to.type != "groupchat" and not to.is_occupant:
             return "speaks"
-        return self.in_room(to.from_, JID.parse(to.to).bare)
+        return self.in_room(to)
 
     def waits(self) -> bool:
         """Return whether some replies may not have reached the server."""
@@ -205,6 +183,8 @@ class Speech:
                 said.delivery = self._send(said.reply)
 
     def _send(self, reply: Reply) -> Delivery:
+        if reply.to.occupant and self._state_in_room(reply.to) == "silent":
+            return nothing_to_send()  # it is sent again, and somebody else may have the nickname
         message = _message(reply.to, reply.id, "active")
         return self._messenger.send(
             msgspec.structs.replace(

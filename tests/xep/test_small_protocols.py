@@ -110,8 +110,8 @@ PRINTED: list[tuple[str, Payload]] = [
     ),
     (
         (
-            "<reference xmlns='urn:xmpp:reference:0' begin='72' end='78' type='mention'"
-            " uri='xmpp:juliet@capulet.lit'/>"
+            "<reference xmlns='urn:xmpp:reference:0' type='mention'"
+            " uri='xmpp:juliet@capulet.lit' begin='72' end='78'/>"
         ),
         references.Reference(begin="72", end="78", type="mention", uri="xmpp:juliet@capulet.lit"),
     ),
