@@ -10,7 +10,7 @@ import structlog
 
 from component import system
 from component.agent.requests import Reply
-from component.link.messages.delivery import Delivery
+from component.link.messages.delivery import Delivery, nothing_to_send
 from component.link.messages.inbound import Conversation, ReplyAddress
 from component.link.messages.messenger import Messenger
 from component.link.messages.outbound import ChatState, OutboundMessage, Text
@@ -105,8 +105,7 @@ class Speech:
 
     def draft(self, reply: Reply) -> bool:
         """Send a draft, which neither archives nor other clients of the person get (XEP-0334)."""
-        is_room = reply.to.type == "groupchat"
-        if not self._connected() or (is_room and self._state_in_room(reply.to) != "speaks"):
+        if not self._connected() or self._state_in_room(reply.to) != "speaks":
             return False
         message = _message(reply.to, reply.id, "active")
         self._messenger.send(
@@ -126,7 +125,8 @@ class Speech:
 
         Other clients would get an empty message, which servers store for absent users.
         """
-        if to.shows_states and to.type != "groupchat" and self._connected():
+        is_shown = to.shows_states and to.type != "groupchat"
+        if is_shown and self._connected() and self._state_in_room(to) == "speaks":
             message = _message(to, system.token_hex(_ID_BYTES), "composing" if on else "paused")
             self._messenger.send(msgspec.structs.replace(message, stored=False))
 
@@ -183,6 +183,8 @@ class Speech:
                 said.delivery = self._send(said.reply)
 
     def _send(self, reply: Reply) -> Delivery:
+        if reply.to.occupant and self._state_in_room(reply.to) == "silent":
+            return nothing_to_send()  # it is sent again, and somebody else may have the nickname
         message = _message(reply.to, reply.id, "active")
         return self._messenger.send(
             msgspec.structs.replace(

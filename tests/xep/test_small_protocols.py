@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from xep import call_invites, jingle_messages
+from xep import call_invites, jingle_messages, references
 from xep.binding import ContentError, Payload, decode, encode
 from xep.chat_markers import Displayed, Markable
 from xep.delay import Delay, LegacyDelay
@@ -18,7 +18,9 @@ from xep.hints import NoCopy, NoPermanentStore, NoStore, Store
 from xep.jid import JID
 from xep.jingle import Reason, UnsupportedApplications
 from xep.media_sharing import File, MediaSharing, Reference, Source, Sources
+from xep.mentions import Mention
 from xep.message_correction import Replace
+from xep.message_moderation import ModeratedRetraction
 from xep.message_retraction import ApplyTo, Retract
 from xep.muc import History, Join, OwnerDestroy, OwnerQuery
 from xep.occupant_ids import OccupantId
@@ -97,6 +99,28 @@ PRINTED: list[tuple[str, Payload]] = [
             "<desc>A license to Jabber!</desc></x>"
         ),
         OutOfBand(url="http://www.jabber.org/images/psa-license.jpg", desc="A license to Jabber!"),
+    ),
+    (
+        "<mention xmlns='urn:xmpp:mentions:0' occupantid='dd72603d' begin='6' end='11'/>",
+        Mention(occupant_id="dd72603d", begin="6", end="11"),
+    ),
+    (
+        "<mention xmlns='urn:xmpp:mentions:0' mentions='urn:xmpp:mentions:0#channel'/>",
+        Mention(group="urn:xmpp:mentions:0#channel"),
+    ),
+    (
+        (
+            "<reference xmlns='urn:xmpp:reference:0' type='mention'"
+            " uri='xmpp:juliet@capulet.lit' begin='72' end='78'/>"
+        ),
+        references.Reference(begin="72", end="78", type="mention", uri="xmpp:juliet@capulet.lit"),
+    ),
+    (
+        (
+            "<retract xmlns='urn:xmpp:message-retract:1' id='s1'>"
+            "<moderated xmlns='urn:xmpp:message-moderate:1'/></retract>"
+        ),
+        ModeratedRetraction(id="s1", moderated=True),
     ),
     ("<occupant-id xmlns='urn:xmpp:occupant-id:0' id='dd72603d'/>", OccupantId(id="dd72603d")),
     (
