@@ -269,7 +269,7 @@ async def test_nothing_but_a_vote_of_an_occupant_who_is_there_counts(tmp_path: P
         await w.enter("bob")
         elsewhere = await w.room.say(mallory, "Pizza?")
         await w.react("bob", UP, to=elsewhere)
-        await w.react("bob", UP, late, inside=late)
+        await w.react("bob", DOWN, inside=late)
         assert done == []
         await w.react("bob", UP)
         assert done == ["paid 5"]
