@@ -244,6 +244,8 @@ class Kernel:
             send=send,
             payloads=payloads,
             has_others=lambda: stream.has_others(),  # noqa: PLW0108 - it is replaced later
+            tag=lambda: stream.tag,
+            instance_node=f"{self.disco.facts.node}#instance",
             tell_admins=self.contacts.tell_admins,
             kinds=ClientKinds(),
         )
@@ -254,7 +256,9 @@ class Kernel:
         )
         stream.is_room = rooms.is_room
         stream.on_disconnected.append(rooms.disconnected)
+        stream.on_missed.append(rooms.missed)
         stream.on_features_changed.append(rooms.show)
+        self.disco.nodes.append(rooms)
         self.gauges.append(rooms.gauges)
         self.warnings.append(rooms.warnings)
         return rooms

@@ -77,11 +77,11 @@ class Monitoring(Observer):
             group.start_soon(self.refusals.run)
             task_status.started()
 
-    def not_admitted(self, principal: str) -> None:
+    def not_admitted(self, principal: str, *, can_be_admitted: bool = True) -> None:
         """Note that the policy refused a sender. The first time it is logged, with how to admit
-        them.
+        them, unless nobody can be admitted with this address.
         """
-        if principal not in self._logged and len(self._logged) < _MOST_LOGGED:
+        if can_be_admitted and principal not in self._logged and len(self._logged) < _MOST_LOGGED:
             self._logged.add(principal)
             _log.info("refused a sender", sender=principal, hint=_HOW_TO_ADMIT)
         self.refused(principal, _NOT_ADMITTED)

@@ -114,7 +114,7 @@ class StreamSubsystem(Receiver):
             return
         self.router = Router(
             options,
-            Senders(self._admits, self.addresses, self._not_admitted),
+            Senders(self._admits, self.addresses, self._not_admitted, self.is_room),
             AgentErrors(self._catalog.settings.limits.retry_after_s),
             routes,
             self.outbox,
@@ -130,7 +130,8 @@ class StreamSubsystem(Receiver):
         return self._catalog.admits(principal) and not self.is_room(principal)
 
     def _not_admitted(self, principal: str) -> None:
-        self._monitoring.not_admitted(principal)
+        is_room = principal != "" and self.is_room(JID.parse_delivered(principal))
+        self._monitoring.not_admitted(principal, can_be_admitted=not is_room)
         for call in self.on_not_admitted:
             call(principal)
 

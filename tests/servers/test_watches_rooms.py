@@ -50,11 +50,6 @@ def leave(client: SlixClient, room: str, nick: str) -> None:
     client.send_raw(f"<presence to={quoteattr(f'{room}/{nick}')} type='unavailable'/>")
 
 
-def administrate(client: SlixClient, room: str, item: str) -> None:
-    """Change what an occupant or a person is."""
-    assert_result(client.iq(room, f"<query xmlns='{MUC}#admin'>{item}</query>", "set"))
-
-
 def room_watch(server: Server, room: str, **more: Any) -> dict[str, Any]:
     params = {"item": "{json.event}", "text": "{json.nick}"}
     return note_watch(server, "lab", room, "room", nick=NICK, params=params, **more)
@@ -167,49 +162,3 @@ def test_a_server_that_is_restarted_is_joined_again(
             enter(juliet, room, "Juliet")
             joined(agent, 2)
             noted(notes, ("left", "Juliet"), ("joined", "Juliet"))
-
-
-@pytest.mark.thorough
-def test_why_the_agent_is_not_in_a_room_is_in_the_log(
-    make_server: ServerFactory, tmp_path: Path
-) -> None:
-    server, room, watch = watched_room(make_server)
-    with (
-        noting_agent(server, tmp_path / "agent", [watch], watches__check_s=1) as (agent, notes),
-        login(server, "juliet") as juliet,
-        login(server, "romeo") as romeo,
-    ):
-        enter(juliet, room, "Juliet")
-        enter(romeo, room, NICK)  # has the nickname before the agent
-        agent.start()
-        line = agent.wait_log("not in a room", joins_again="later")
-        assert f"another occupant has the nickname {NICK}" in line["reason"]
-        leave(romeo, room, NICK)
-        joined(agent, 1)
-        administrate(
-            juliet, room, f"<item nick='{NICK}' role='none'><reason>Too loud.</reason></item>"
-        )
-        line = agent.wait_log("not in a room", joins_again="next session")
-        assert line["reason"].startswith("the agent was kicked")
-        assert line["reason"].endswith("Too loud.")
-        agent.stop()
-        agent.start()
-        joined(agent, 2)
-        address = f"assistant@{server.component_domain}"
-        administrate(juliet, room, f"<item jid='{address}' affiliation='outcast'/>")
-        wait_for(
-            lambda: [line["reason"] for line in agent.log("not in a room")],
-            lambda reasons: any(each.startswith("the agent was banned") for each in reasons),
-        )
-        agent.stop()
-        agent.start()
-        wait_for(
-            lambda: [line["reason"] for line in agent.log("not in a room")],
-            lambda reasons: any("is banned from the room" in each for each in reasons),
-        )
-        administrate(juliet, room, f"<item jid='{address}' affiliation='none'/>")
-        joined(agent, 3)
-        destroy = "<destroy><reason>We have moved.</reason></destroy>"
-        assert_result(juliet.iq(room, f"<query xmlns='{MUC}#owner'>{destroy}</query>", "set"))
-        agent.wait_log("not in a room", reason="the room was destroyed: We have moved.")
-        assert notes.rows() == []

@@ -13,12 +13,14 @@ from xep.disco import Feature, Identity, InfoQuery, Item, ItemsQuery
 from xep.entity_time import Time, TimeQuery
 from xep.explicit_encryption import Encryption
 from xep.hashes import Hash
+from xep.hats import Hat, Hats
 from xep.hints import NoStore, Store
 from xep.jid import JID
 from xep.jingle import Reason, UnsupportedApplications
 from xep.media_sharing import File, MediaSharing, Reference, Source, Sources
 from xep.message_correction import Replace
 from xep.message_retraction import ApplyTo, Retract
+from xep.muc import History, Join, OwnerDestroy, OwnerQuery
 from xep.occupant_ids import OccupantId
 from xep.omemo import Encrypted, LegacyEncrypted
 from xep.out_of_band import OutOfBand
@@ -97,6 +99,28 @@ PRINTED: list[tuple[str, Payload]] = [
         OutOfBand(url="http://www.jabber.org/images/psa-license.jpg", desc="A license to Jabber!"),
     ),
     ("<occupant-id xmlns='urn:xmpp:occupant-id:0' id='dd72603d'/>", OccupantId(id="dd72603d")),
+    (
+        (
+            "<hats xmlns='urn:xmpp:hats:0'>"
+            "<hat uri='http://schemas.example.com/hats#host' title='Host'/></hats>"
+        ),
+        Hats(hats=(Hat(uri="http://schemas.example.com/hats#host", title="Host"),)),
+    ),
+    (
+        (
+            "<x xmlns='http://jabber.org/protocol/muc'>"
+            "<history maxstanzas='20' since='1970-01-01T00:00:00Z'/>"
+            "<password>cauldron</password></x>"
+        ),
+        Join(
+            history=History(max_stanzas=20, since=datetime(1970, 1, 1, tzinfo=UTC)),
+            password="cauldron",
+        ),
+    ),
+    (
+        "<query xmlns='http://jabber.org/protocol/muc#owner'><destroy/></query>",
+        OwnerQuery(destroy=OwnerDestroy()),
+    ),
     ("<request xmlns='urn:xmpp:receipts'/>", ReceiptRequest()),
     ("<received xmlns='urn:xmpp:receipts' id='richard2'/>", Received(id="richard2")),
     ("<markable xmlns='urn:xmpp:chat-markers:0'/>", Markable()),

@@ -9,7 +9,7 @@ and its metadata (XEP-0084).
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timezone
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -17,13 +17,13 @@ from component import system
 from component.kernel.disco import Disco
 from component.kernel.paging import address_asked, check_page, items_page, sized
 from component.kernel.profiles import NODES, Profiles
-from component.link.router.table import IQRoute, Request
+from component.link.router.table import IQHandler, IQRoute, Request
 from component.pubsub.config import NodeConfig
 from component.pubsub.rows import StoredItem
 from component.pubsub.service import ComputedNode, PubSubService
 from component.skills.registry import View
 from xep import disco, entity_time, ping, pubsub, result_sets, vcard4, vcard_temp, version
-from xep.binding import encode
+from xep.binding import Payload, encode
 from xep.fluux_agent import skills as fluux
 from xep.jid import JID
 from xep.result_sets import PAGE_ROOM, ResultSet
@@ -56,9 +56,15 @@ class Discovery:
     def routes(self) -> tuple[IQRoute, ...]:
         """Return the routes of this handler."""
         return (
-            IQRoute("get", disco.InfoQuery, self.info, (disco.INFO,)),
+            IQRoute(
+                "get", disco.InfoQuery, self.info, (disco.INFO,), for_occupants=self._is_about_agent
+            ),
             IQRoute("get", disco.ItemsQuery, self.items, (disco.ITEMS, result_sets.NAMESPACE)),
         )
+
+    def _is_about_agent(self, query: disco.InfoQuery) -> bool:
+        """Whether a query is not about a node, but about the agent and its capabilities."""
+        return query.node is None or query.node.startswith(f"{self._disco.facts.node}#")
 
     def info(
         self, request: Request[disco.InfoQuery]
@@ -158,6 +164,11 @@ def _node_info(node: str, type_: str, name: str) -> disco.InfoQuery:
     )
 
 
+def _for_occupants(payload: type[Payload], handler: IQHandler[Any], *features: str) -> IQRoute:
+    """Return the route of a query that the clients of occupants of a room may make, too."""
+    return IQRoute("get", payload, handler, features, for_occupants=lambda _: True)
+
+
 class CommonQueries:
     """Answers queries that are not about agents. `now` returns the time with its zone; the system's
     clock by default.
@@ -176,9 +187,9 @@ class CommonQueries:
     def routes(self) -> tuple[IQRoute, ...]:
         """Return the routes of this handler."""
         return (
-            IQRoute("get", ping.Ping, self.pong, (ping.NAMESPACE,)),
-            IQRoute("get", version.VersionQuery, self.version, (version.NAMESPACE,)),
-            IQRoute("get", entity_time.TimeQuery, self.time, (entity_time.NAMESPACE,)),
+            _for_occupants(ping.Ping, self.pong, ping.NAMESPACE),
+            _for_occupants(version.VersionQuery, self.version, version.NAMESPACE),
+            _for_occupants(entity_time.TimeQuery, self.time, entity_time.NAMESPACE),
         )
 
     def pong(self, _request: Request[ping.Ping]) -> None:
@@ -204,7 +215,7 @@ class ContactProfiles:
     def routes(self) -> tuple[IQRoute, ...]:
         """Return the routes of this handler."""
         return (
-            IQRoute("get", VCard, self.vcard, (vcard_temp.NAMESPACE, vcard4.NAMESPACE)),
+            _for_occupants(VCard, self.vcard, vcard_temp.NAMESPACE, vcard4.NAMESPACE),
             IQRoute("set", VCard, self.refuse_vcard),
         )
 

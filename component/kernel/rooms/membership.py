@@ -25,6 +25,7 @@ from component.kernel.rooms.occupants import (
     RoomOccupant,
     RoomPresence,
     RoomView,
+    identity,
     missing,
 )
 from component.link.router.table import Request
@@ -46,6 +47,10 @@ CHECK_S: Final = 300.0
 """Seconds after which an agent checks whether it is still in a room, and the longest time between
 two attempts to join.
 """
+OTHERS_S: Final = 3.0
+"""Seconds after which an agent asks whether another instance has got the answer of the room."""
+_ASK_S: Final = 3.0
+"""Seconds in which that instance has to answer."""
 _STABLE_S: Final = 60.0
 """Seconds in a room after which the next failure is the first of its kind."""
 _OVERLAP: Final = timedelta(minutes=1)
@@ -63,6 +68,10 @@ State: TypeAlias = Literal["offline", "joining", "in", "out", "elsewhere"]
 """`offline`: there is no session. `out`: the agent is not in the room; `Membership.reason` says
 why. `elsewhere`: another instance of this service is in the room.
 """
+
+
+Found: TypeAlias = Literal["own", "other", "none", "unknown"]
+"""Which instance a room is sent to; `none`: the agent is not in the room."""
 
 
 class Configured(msgspec.Struct, frozen=True):
@@ -109,6 +118,8 @@ class RoomPorts(msgspec.Struct, frozen=True, kw_only=True):
         payloads: returns what the presence of an agent has besides the wish to join, by its bare
             address: capabilities and the avatar.
         has_others: whether another instance serves the same addresses.
+        tag: returns what identifies this instance.
+        instance_node: the node of service discovery at which an instance says its tag.
         tell_admins: sends a sentence to the admins.
         kinds: knows which clients are programs.
     """
@@ -117,6 +128,8 @@ class RoomPorts(msgspec.Struct, frozen=True, kw_only=True):
     send: Callable[[Presence], object]
     payloads: Callable[[JID], tuple[Payload, ...]]
     has_others: Callable[[], bool]
+    tag: Callable[[], str]
+    instance_node: str
     tell_admins: Callable[[str], object]
     kinds: ClientKinds
 
@@ -264,6 +277,11 @@ class Membership:
         self.view.join("")
         self._set("offline")
 
+    def missed(self) -> None:
+        """Join again, because what the room has sent may have been lost: it sends all again."""
+        if self.state in ("in", "elsewhere"):
+            self._set("joining")
+
     def changed(self) -> None:
         """Note that a user wants something else: a room that the agent is not in is tried again."""
         self._is_assigned = False
@@ -276,6 +294,8 @@ class Membership:
         """Handle a presence that the room has sent."""
         if self.state == "offline" or self._created:
             return
+        if self.state == "elsewhere":
+            self._set("joining")  # the server sends to this instance now what the room sends
         if presence.error is not None and self.state == "in":
             self._log.info("the agent keeps its nickname", reason=presence.error.condition)
             self._asked = self.view.nick
@@ -286,6 +306,8 @@ class Membership:
 
     def said(self, request: Request[None]) -> None:
         """Handle a message that the room has sent to all."""
+        if self.state == "elsewhere":
+            self._set("joining")
         if self.state != "in":
             return
         self._seen = system.now()
@@ -332,8 +354,19 @@ class Membership:
             self._is_assigned = self._is_assigned or change.own.nick != self._asked
             self._log.info("changed in a room", nick=change.own.nick, role=change.own.role)
         self._report(change)
-        if isinstance(change, Moved) and self.nick == _given_up(change):
-            self._take_nick()
+        if isinstance(change, Moved):
+            who = change.occupant
+            self._log.debug(
+                "an occupant moved",
+                what=change.what,
+                nick=who.nick,
+                identity=identity(who),
+                affiliation=who.affiliation,
+                role=who.role,
+                hats=who.hats,
+            )
+            if self.nick == _given_up(change):
+                self._take_nick()
 
     def _take_nick(self) -> None:
         """Ask for the nickname that the agent wants, if it has another one and nobody has that."""
@@ -392,8 +425,8 @@ class Membership:
                 await self._join()
             elif self.state == "in" and self._is_outdated:
                 await self._look()
-            elif not await self._woken(self._delay_s) and not await self._is_still_in():
-                self._set("joining")
+            elif not await self._woken(self._delay_s):
+                await self._check()
 
     @property
     def _check_s(self) -> float:
@@ -418,13 +451,16 @@ class Membership:
         if not await self._look():
             return
         self._conflicts.clear()
-        for number, nick in enumerate(self._nicks(), 1):
+        for number, nick in enumerate(list(self._nicks()), 1):
             await self._enter(nick)
             if self.state != "joining" or len(self._conflicts) < number:
                 return
         self._out(self._conflicts[0])
 
     def _nicks(self) -> Iterator[str]:
+        if self.view.is_in:  # it joins again: with another nickname, it would not get the occupants
+            yield self.view.nick
+            return
         wanted = self.nick
         yield wanted
         for number in range(2, _NICKS + 1):
@@ -456,6 +492,10 @@ class Membership:
             self._out(missing("the address is not that of a room"))
             return False
         if state == "in" and known != self.features:
+            added, removed = self.features - known, known - self.features
+            self._log.info(
+                "a room has other features", added=sorted(added), removed=sorted(removed)
+            )
             self._report(Configured())
         return True
 
@@ -485,13 +525,11 @@ class Membership:
                 history=muc.History(max_stanzas=most, since=since), password=next(passwords, None)
             ),
         )
-        if await self._woken(JOIN_S) or self.state != "joining":
-            return
-        if await self._is_elsewhere(nick):
-            self.reason, self.advice = "another instance of this service is in the room", ""
-            self._set("elsewhere")
-            self._report(Elsewhere())
-        elif self.state == "joining":
+        if self._ports.has_others() and not await self._woken(OTHERS_S):
+            found = await self._which_instance()
+            if found == "other" and self.state == "joining":
+                self._be_elsewhere()
+        if self.state == "joining" and not await self._woken(JOIN_S) and self.state == "joining":
             self._out(Out("the room does not answer", "soon"))
 
     async def _destroy(self) -> None:
@@ -504,41 +542,72 @@ class Membership:
             self.leave()
             self._out(missing())
 
-    async def _is_still_in(self) -> bool:
-        """Ping oneself through the room (XEP-0410); return whether the agent is still in it, as far
-        as anybody knows.
-        """
-        if self.state == "elsewhere":
-            return await self._is_elsewhere(self.nick)
-        if self.state != "in":
-            return False
-        nick = self.view.nick
-        try:
-            await self._ping(nick)
-        except StanzaError as error:
+    async def _check(self) -> None:
+        """Check whether the agent is still in the room, and which instance the room is sent to."""
+        state, nick = self.state, self.view.nick
+        found = "unknown"
+        if state == "elsewhere" or (state == "in" and self._ports.has_others()):
+            found = await self._which_instance()
+        elif state == "in":
+            found = await self._ping(nick)
+        if self.state != state:
+            return
+        if state == "out" or found == "none":
             # A nickname that is not found was changed in the meantime, or the room is gone.
-            is_known = error.condition not in _IN_THE_ROOM | _UNKNOWN and nick == self.view.nick
-            if is_known and self.state == "in":
+            if state == "in" and nick == self.view.nick:
                 self._log.info("the agent is not in a room any more; joining again")
-                return False
-            return True
-        self._seen = system.now()
-        self._asked = self.view.nick
-        self._take_nick()
-        return True
+            if state != "in" or nick == self.view.nick:
+                self._set("joining")
+        elif found == "other" and state == "in":
+            self._be_elsewhere()
+        elif found == "own" and state == "elsewhere":
+            self._set("joining")  # the server sends to this instance now what the room sends
+        elif state == "in" and found == "own":
+            self._seen = system.now()
+            self._asked = self.view.nick
+            self._take_nick()
 
-    async def _is_elsewhere(self, nick: str) -> bool:
-        if not self._ports.has_others():
-            return False
-        try:
-            await self._ping(nick)
-        except StanzaError as error:
-            return error.condition in _IN_THE_ROOM
-        return True
-
-    async def _ping(self, nick: str) -> None:
+    async def _ping(self, nick: str) -> Found:
+        """Ping oneself through the room (XEP-0410 §3.3)."""
         at = self.room.with_resource(nick)
-        await self._ports.call("get", at, Ping(), Ping, from_=self.address)
+        try:
+            await self._ports.call("get", at, Ping(), Ping, from_=self.address)
+        except StanzaError as error:
+            if error.condition in _UNKNOWN:
+                return "unknown"
+            return "own" if error.condition in _IN_THE_ROOM else "none"
+        return "own"
+
+    async def _which_instance(self) -> Found:
+        """Ask the agent through the room which instance it is.
+
+        All instances are the same occupant, so a room answers the ping of each, and the server
+        sends what comes from one room to one of them. The nickname may be that of somebody else,
+        who does not answer with a tag.
+        """
+        if not self._ports.has_others():
+            return "none"
+        query = InfoQuery(node=self._ports.instance_node)
+        for nick in [self.view.nick] if self.state == "in" else self._nicks():
+            at = self.room.with_resource(nick)
+            info, is_over = None, True
+            with anyio.move_on_after(_ASK_S):
+                try:
+                    info = await self._ports.call("get", at, query, InfoQuery, from_=self.address)
+                    is_over = False
+                except StanzaError as error:
+                    is_over = error.condition in _UNKNOWN
+            if is_over:
+                return "unknown"
+            if info is not None and info.node == query.node and info.identities:
+                return "own" if info.identities[0].name == self._ports.tag() else "other"
+        return "none"
+
+    def _be_elsewhere(self) -> None:
+        self.view.join("")
+        self.reason, self.advice = "another instance of this service is in the room", ""
+        self._set("elsewhere")
+        self._report(Elsewhere())
 
 
 def _given_up(move: Moved) -> str:

@@ -31,6 +31,10 @@ _LONGEST_STATUS: Final = 1_000
 """Characters of a status that are kept."""
 
 _REFUSALS: Final = {
+    "bad-request": (
+        "the server does not accept the nickname {nick}",
+        "Choose another nickname for the agent, without emoji.",
+    ),
     "conflict": (
         "another occupant has the nickname {nick}",
         "Choose another nickname for the agent.",
@@ -174,6 +178,7 @@ class RoomView:
         self.is_in = False
         self.own: RoomOccupant | None = None
         self.occupants: dict[str, RoomOccupant] = {}
+        self._next = ""  # the nickname that the agent is about to have
         self._has_ids = False
         self._has_hats = False
         self._visits = count(first_visit)
@@ -186,7 +191,7 @@ class RoomView:
 
     def join(self, nick: str) -> None:
         """Start joining under a nickname, and forget the previous state."""
-        self.nick, self.is_in, self.own = nick, False, None
+        self.nick, self.is_in, self.own, self._next = nick, False, None, ""
         self.occupants.clear()
         self._renamed.clear()
 
@@ -204,7 +209,7 @@ class RoomView:
             is_ours = presence.nick in ("", self.nick) and not self.is_in
             return (_refusal(presence.error, self.nick),) if is_ours else ()
         codes = presence.user.codes
-        is_other = self.is_in and presence.nick in self.occupants
+        is_other = self.is_in and presence.nick in self.occupants and presence.nick != self._next
         if presence.nick and (
             (muc.SELF in codes and not is_other) or (presence.nick == self.nick and self.is_in)
         ):
@@ -220,17 +225,19 @@ class RoomView:
         before = self.occupants.get(presence.nick)
         if before is None and len(self.occupants) >= MOST_OCCUPANTS:
             return ()
-        occupant = self._occupant(presence, before or renamed, renamed.nick if renamed else "")
+        occupant = self._occupant(presence, renamed or before, renamed.nick if renamed else "")
         self.occupants[presence.nick] = occupant
         if not self.is_in:  # one of those who are there when the agent joins
             return ()
+        if renamed is not None:
+            return (Moved("renamed", occupant),)
         if before is None:
-            return (Moved("renamed" if renamed else "joined", occupant),)
+            return (Moved("joined", occupant),)
         return (Moved("changed", occupant),) if occupant.version != before.version else ()
 
     def _own(self, presence: RoomPresence, codes: frozenset[int]) -> Sequence[Change]:
         if presence.show != "offline":
-            self.nick = presence.nick  # the room may have chosen another one (status 210)
+            self.nick, self._next = presence.nick, ""  # the room may have chosen it (status 210)
             before = self.own
             self.own = own = self._occupant(presence, before)
             self.occupants.pop(presence.nick, None)
@@ -240,7 +247,7 @@ class RoomView:
             is_same = before is not None and own.version == before.version
             return () if is_same else (OwnChanged(own),)
         if muc.RENAMED in codes:
-            self.nick = next((each.nick for each in presence.user.items if each.nick), self.nick)
+            self._next = next((each.nick for each in presence.user.items if each.nick), "")
             return ()
         self.is_in, self.own = False, None
         self.occupants.clear()
@@ -249,16 +256,15 @@ class RoomView:
 
     def _gone(self, presence: RoomPresence, codes: frozenset[int]) -> Sequence[Change]:
         before = self.occupants.pop(presence.nick, None)
-        if muc.RENAMED in codes:
-            new = next((each.nick for each in presence.user.items if each.nick), None)
-            if before is not None and new is not None:
-                if len(self._renamed) >= _MOST_RENAMED:
-                    self._renamed.clear()
-                self._renamed[new] = before
+        if before is None:
             return ()
-        if before is None or not self.is_in:
+        new = next((each.nick for each in presence.user.items if each.nick), None)
+        if muc.RENAMED in codes and new is not None:
+            if len(self._renamed) >= _MOST_RENAMED:
+                self._renamed.clear()
+            self._renamed[new] = before
             return ()
-        return (Moved("left", msgspec.structs.replace(before, show="offline")),)
+        return (Moved("left", msgspec.structs.replace(before, show="offline")),) * self.is_in
 
     def _occupant(
         self, presence: RoomPresence, before: RoomOccupant | None, previous: str = ""

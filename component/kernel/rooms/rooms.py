@@ -11,8 +11,10 @@ from anyio.abc import TaskGroup, TaskStatus
 from component.kernel.rooms.membership import Membership, RoomPorts, Stay
 from component.kernel.rooms.occupants import RoomPresence
 from component.link.messages.signals import shown_by
+from component.link.router.addresses import IN_ROOMS
 from component.link.router.table import Request, StanzaRoute
 from component.metrics.counters import Gauge
+from xep import disco
 from xep.binding import ContentError, Name, Payload
 from xep.caps import Caps
 from xep.hats import Hats
@@ -23,10 +25,6 @@ from xep.stanza import NAMESPACE as STANZAS
 
 _log = structlog.get_logger("component.rooms")
 
-RESOURCE: Final = "rooms"
-"""The resource with which agents are in rooms. It is always the same: a room sends everything to
-each resource of an occupant.
-"""
 _MOST_HATS: Final = 20
 
 
@@ -88,7 +86,7 @@ class Rooms:
             found.stays[user] = stay
             found.changed()
             return found
-        address = agent.bare.with_resource(RESOURCE) if self._chooses_resources else agent.bare
+        address = agent.bare.with_resource(IN_ROOMS) if self._chooses_resources else agent.bare
         nick = title or agent.local or "agent"
         made = Membership(address, room.bare, nick, self._ports, self.is_own_agent)
         made.stays[user] = stay
@@ -103,7 +101,11 @@ class Rooms:
         """End what one user wants; the agent leaves the room with the last one. Never waits."""
         key = agent.bare, room.bare
         found = self._memberships.get(key)
-        if found is None or found.stays.pop(user, None) is None or found.stays:
+        if found is None or found.stays.pop(user, None) is None:
+            return
+        if found.stays:
+            if found.is_in:
+                found.changed()  # the others may want another nickname
             return
         found.leave()
         del self._memberships[key]
@@ -163,6 +165,11 @@ class Rooms:
         for one in self:
             one.disconnected()
 
+    def missed(self) -> None:
+        """Join again, because stanzas may have been lost. Never waits."""
+        for one in self:
+            one.missed()
+
     def show(self) -> None:
         """Send the presence of the agents again: their capabilities have changed. Never waits."""
         for one in self:
@@ -173,6 +180,18 @@ class Rooms:
         if not self._ports.has_others():  # another instance is there as the same occupant
             for one in self:
                 one.leave()
+
+    # Which instance a room is sent to: see `Membership`.
+
+    def info(self, request: Request[disco.InfoQuery]) -> disco.InfoQuery | None:
+        """Return the tag of this instance, if it is asked for."""
+        if request.payload.node != self._ports.instance_node:
+            return None
+        identity = disco.Identity(category="client", type="bot", name=self._ports.tag())
+        return disco.InfoQuery(node=request.payload.node, identities=(identity,))
+
+    def items(self, _request: Request[disco.ItemsQuery]) -> None:
+        """Return nothing: no node has items."""
 
     # Stanzas.
 

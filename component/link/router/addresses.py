@@ -14,6 +14,11 @@ RESOURCE: Final = "agent"
 """The resource whose presence agents send: clients such as Gajim show a contact as offline, and
 offer none of its commands, unless a resource of it is online.
 """
+IN_ROOMS: Final = "rooms"
+"""The resource with which agents are in rooms. It is always the same: a room sends everything to
+each resource of an occupant.
+"""
+_RESOURCES: Final = frozenset((RESOURCE, IN_ROOMS))
 
 
 def online(address: JID) -> JID:
@@ -51,8 +56,8 @@ class ComponentAddresses:
         it. ``iq`` says whether the stanza is an IQ. Never raises.
 
         A message is handled in the same way for each resource (RFC 6121 §8.5.3.2.1): the address
-        keeps it, and the answer is sent from there. An IQ to the one that is online is one to the
-        bare address; to any other one it is refused (§8.5.3.2.3).
+        keeps it, and the answer is sent from there. An IQ to one that is online is one to the bare
+        address; to any other one it is refused (§8.5.3.2.3).
         """
         if text is None:
             return self._domain, "component"
@@ -63,7 +68,7 @@ class ComponentAddresses:
         if to.domain != self._domain.domain:
             return to, None
         if iq and to.resource is not None:
-            if to.resource != RESOURCE:
+            if to.resource not in _RESOURCES:
                 return to, None
             to = to.bare
         if to.local is None:

@@ -47,10 +47,12 @@ class Senders:
         addresses: the addresses of this service; a stanza from one of them was looped back by the
             server.
         refused: called with the principal of each stanza that the policy does not admit.
+        is_room: whether an agent is in the room of an occupant.
 
     Attributes:
         addresses: as given.
         refused: as given.
+        is_room: as given.
     """
 
     def __init__(
@@ -58,10 +60,12 @@ class Senders:
         admits: Callable[[JID], bool],
         addresses: Addresses,
         refused: Callable[[str], None] = lambda _: None,
+        is_room: Callable[[JID], bool] = lambda _: False,
     ) -> None:
         self._admits = admits
         self.addresses = addresses
         self.refused = refused
+        self.is_room = is_room
         self._remembered = lru_cache(maxsize=_REMEMBERED)(self._look_up)
 
     def of(self, text: str) -> Sender:
@@ -136,10 +140,11 @@ class ResolvedRoute(RequestHead):
         self.reply = reply
 
 
-def _for_all(found: ResolvedRoute, route: IQRoute, senders: Senders) -> ResolvedRoute:
-    """Return the route for a sender who is not admitted: it serves what everybody may ask for."""
-    decode, handle, is_for_all = found.decode, route.handler, route.for_all
-    assert is_for_all is not None, "the caller has checked it"
+def _limited(
+    found: ResolvedRoute, is_served: Callable[[Any], bool], senders: Senders
+) -> ResolvedRoute:
+    """Return the route for a sender who is not admitted: it serves some payloads only."""
+    decode, handle = found.decode, found.handler
 
     def refusal() -> StanzaError:
         senders.refused(found.sender.principal_text)
@@ -153,7 +158,7 @@ def _for_all(found: ResolvedRoute, route: IQRoute, senders: Senders) -> Resolved
         return decoded
 
     def handle_or_refuse(request: Request[Any]) -> Any:
-        if not is_for_all(request.payload):
+        if not is_served(request.payload):
             raise refusal()
         return handle(request)
 
@@ -199,12 +204,13 @@ class RouteResolver:
         found = RequestHead(self._senders.of(sender), address, host, child, route)
         if host is None or route is None or found.sender.jid is None:
             return found
-        if not found.sender.admitted:
-            if route.for_all is None:
+        is_served = route.for_all
+        if not found.sender.admitted and is_served is None:
+            if route.for_occupants is None or not self._senders.is_room(found.sender.jid):
                 return found
-            reply = head_of("iq", "result", sender or None, to or str(addresses.default))
-            return _for_all(
-                ResolvedRoute(found, route, host, f"{reply} id='"), route, self._senders
-            )
+            is_served = route.for_occupants
         reply = head_of("iq", "result", sender or None, to or str(addresses.default))
-        return ResolvedRoute(found, route, host, f"{reply} id='")
+        resolved = ResolvedRoute(found, route, host, f"{reply} id='")
+        if found.sender.admitted or is_served is None:
+            return resolved
+        return _limited(resolved, is_served, self._senders)

@@ -63,7 +63,8 @@ class IQRoute(msgspec.Struct, frozen=True):
     request is counted by the admission gate only if its handler suspends. ``place_first`` says that
     it is counted before it is handled, because the handler changes something before it suspends.
     ``for_all`` says of a payload whether it is served for senders whom the policy does not admit,
-    too; without it, nothing is.
+    too; without it, nothing is. ``for_occupants`` says it for the occupants of rooms that agents
+    are in: all of them have the address of their room, so the policy admits none.
     """
 
     type: Literal["get", "set"]
@@ -73,6 +74,7 @@ class IQRoute(msgspec.Struct, frozen=True):
     hosts: frozenset[Host] = BOTH
     place_first: bool = False
     for_all: Callable[[Any], bool] | None = None
+    for_occupants: Callable[[Any], bool] | None = None
 
 
 class StanzaRoute(msgspec.Struct, frozen=True):

@@ -162,6 +162,7 @@ async def test_the_state_of_the_room_is_that_of_its_watches(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(membership, "JOIN_S", 0.01)
+    monkeypatch.setattr(membership, "OTHERS_S", 0.01)
     world = World(storage, check_s=0.01)
     world.missing = "item-not-found"
     async with world.watching():
@@ -169,10 +170,10 @@ async def test_the_state_of_the_room_is_that_of_its_watches(
         assert world.watcher.status.reason == "there is no such room"
         world.missing, world.silent = None, True
         await world.shows("failed")
-        world.others = True
+        world.has_others, world.instance = True, "Agent"
         await world.shows("elsewhere")
         assert "another instance" in world.watcher.status.reason
-        world.silent = world.others = False
+        world.silent = world.has_others = False
         await world.shows("live")
         world.removes(307)
         await world.shows("refused")

@@ -10,7 +10,7 @@ import pytest
 
 from component.kernel.rooms import membership as module
 from component.kernel.rooms.membership import Configured, Elsewhere
-from component.kernel.rooms.occupants import Joined, Moved, Out, OwnChanged
+from component.kernel.rooms.occupants import Joined, Out, OwnChanged
 from tests.component.kernel.rooms.world import AGENT, ROOM, RoomWorld, presence
 from xep.jid import JID
 from xep.muc import Destroy
@@ -61,10 +61,12 @@ async def test_a_nickname_that_changes_during_a_ping_is_no_loss() -> None:
     )
     async with world.running(check_s=60.0) as membership:
         await world.is_in("in")
-        assert await membership._is_still_in()
+        await membership._check()
+        assert membership.is_in
         assert membership.view.nick == "Bot"
         world.pinged = lambda: None
-        assert not await membership._is_still_in()
+        await membership._check()
+        assert not membership.is_in
 
 
 async def test_a_missing_room_is_not_created() -> None:
@@ -143,6 +145,7 @@ async def test_a_kick_in_the_moment_of_a_check() -> None:
 
 async def test_a_room_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "JOIN_S", 0.01)
+    monkeypatch.setattr(module, "OTHERS_S", 0.01)
     world = RoomWorld()
     world.silent = True
     async with world.running() as membership:
@@ -169,12 +172,15 @@ async def test_failures_are_tried_again_more_and_more_slowly() -> None:
         assert membership._delay_s == 1
 
 
+@pytest.mark.parametrize("nick", ["Agent", "Agent_2"])
 async def test_one_of_two_instances_joins_and_the_other_takes_over(
-    monkeypatch: pytest.MonkeyPatch,
+    nick: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "JOIN_S", 0.01)
+    monkeypatch.setattr(module, "OTHERS_S", 0.01)
     world = RoomWorld()
-    world.silent = world.others = True  # the server sends the answer to the other instance
+    world.silent = world.has_others = True  # the server sends the answer to the other instance
+    world.instance = nick
     async with world.running() as membership:
         await world.is_in("elsewhere")
         assert world.changes == [Elsewhere()]
@@ -182,23 +188,54 @@ async def test_one_of_two_instances_joins_and_the_other_takes_over(
         pings = world.pings
         await world.until(lambda: world.pings > pings + 3)
         assert world.sent == ["join Agent"]
-        world.silent, world.others = False, False
+        world.silent, world.instance = False, ""
         await world.is_in("in")
         assert world.sent == ["join Agent", "join Agent"]
 
 
-async def test_an_instance_to_which_the_server_sends_the_room_is_in_it(
+async def test_an_instance_to_which_the_server_begins_to_send_the_room_joins_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "JOIN_S", 0.01)
+    monkeypatch.setattr(module, "OTHERS_S", 0.01)
     world = RoomWorld()
-    world.silent = world.others = True
+    world.silent = world.has_others = True
+    world.instance = "Agent"
     async with world.running(check_s=60.0) as membership:
         await world.is_in("elsewhere")
-        world.answer("Agent")  # to the other instance, in its new session
-        assert membership.state == "in"
-        world.comes("Rosaline")
-        assert isinstance(world.changes[-1], Moved)
+        world.silent = False
+        world.comes("Rosaline")  # the other instance has ended
+        await world.is_in("in")
+        assert [each.nick for each in membership.view.occupants.values()] == ["Rosaline"]
+
+
+async def test_an_instance_learns_at_its_next_check_that_the_room_is_sent_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "JOIN_S", 0.01)
+    monkeypatch.setattr(module, "OTHERS_S", 0.01)
+    world = RoomWorld()
+    world.silent = world.has_others = True
+    world.instance = "Agent"
+    async with world.running(check_s=0.01):
+        await world.is_in("elsewhere")
+        world.silent, world.tag = False, "own"  # a third instance is there
+        await world.is_in("in")
+
+
+async def test_an_instance_that_is_in_a_room_learns_that_it_is_sent_to_another() -> None:
+    world = RoomWorld()
+    world.has_others = True
+    world.instance, world.tag = "Agent", "own"
+    async with world.running(check_s=0.01) as membership:
+        await world.is_in("in")
+        pings = world.pings
+        await world.until(lambda: world.pings > pings + 2)
+        assert membership.is_in
+        world.tag = "other"
+        await world.is_in("elsewhere")
+        assert world.changes[-1] == Elsewhere()
+        assert not membership.view.occupants
 
 
 @pytest.mark.ports
@@ -206,10 +243,10 @@ async def test_the_agent_leaves_when_the_service_stops_unless_another_instance_i
     world = RoomWorld()
     async with world.running() as membership:
         await world.is_in("in")
-        world.others = True
+        world.has_others = True
         world.rooms.leaving()
         assert membership.state == "in"
-        world.others = False
+        world.has_others = False
         world.rooms.leaving()
         assert world.sent[-1] == "leave Agent"
         world.receive(presence("Agent", 110, show="offline"))
@@ -447,6 +484,31 @@ async def test_features_that_change_are_read_again() -> None:
         assert membership.has_occupant_ids
         assert world.changes[-1] == Configured()
         assert [type(each) for each in world.changes] == [Joined, Configured]
+
+
+async def test_the_agent_joins_again_when_stanzas_may_have_been_lost() -> None:
+    world = RoomWorld()
+    async with world.running(check_s=60.0) as membership:
+        await world.is_in("in")
+        world.comes("Juliet", live=False)
+        world.rooms.missed()
+        await world.is_in("in")
+        assert membership.occupant("Juliet") is not None
+
+
+async def test_an_agent_that_joins_again_keeps_its_nickname_until_it_knows_the_occupants() -> None:
+    world = RoomWorld()
+    world.comes("Agent", live=False)
+    async with world.running(check_s=60.0) as membership:
+        await world.is_in("in")
+        world.goes("Agent", live=False)
+        world.comes("Juliet", live=False)
+        world.rooms.missed()
+        await world.is_in("in")
+        assert world.sent == ["join Agent", "join Agent_2", "join Agent_2"]
+        await membership._check()
+        assert membership.view.nick == "Agent"
+        assert membership.occupant("Juliet") is not None
 
 
 async def test_presence_is_sent_again_when_the_capabilities_change() -> None:

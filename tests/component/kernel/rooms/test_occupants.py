@@ -70,6 +70,7 @@ def test_the_agent_follows_a_nickname_that_the_room_gives_it() -> None:
     room.take(presence("agent-2", 110, 210))
     assert room.nick == "agent-2"
     assert not room.take(presence("agent-2", 110, 303, show="offline", nick="agent-3"))
+    assert room.nick == "agent-2"
     (changed,) = room.take(presence("agent-3", 110))
     assert isinstance(changed, OwnChanged)
     assert (room.nick, room.is_in) == ("agent-3", True)

@@ -22,6 +22,7 @@ from xep.stanza_error import Condition, StanzaError
 
 AGENT = JID.parse("assistant@agent.example")
 ROOM = JID.parse("lab@rooms.example")
+INSTANCE = "urn:example:software#instance"
 
 
 def presence(of: str, /, *codes: int, show: Any = "online", **item: Any) -> RoomPresence:
@@ -42,6 +43,9 @@ class RoomWorld:
         there: the presence of the other occupants, by nickname.
         missing: the error of service discovery.
         refusals: the errors with which nicknames are refused, by nickname; under "" that of all.
+        has_others: whether there are other instances.
+        instance: the nickname under which instances are in the room.
+        tag: that of the instance to which the server sends the room.
         pong: the error of a ping to the agent itself.
         silent: whether the room does not answer to a join.
         codes: the status codes of the agent's own presence.
@@ -55,9 +59,11 @@ class RoomWorld:
         self.features = [muc.NAMESPACE]
         self.missing: Condition | None = None
         self.refusals: dict[str, Condition] = {}
+        self.has_others = False
         self.pong: Condition | None = None
         self.silent = False
-        self.others = False
+        self.instance = ""
+        self.tag = "other"
         self.codes: tuple[int, ...] = (110,)
         self.own: dict[str, Any] = {"role": "participant", "affiliation": "none"}
         self.joins: list[muc.Join] = []
@@ -71,7 +77,9 @@ class RoomWorld:
             call=self._call,
             send=self._send,
             payloads=lambda _: (),
-            has_others=lambda: self.others,
+            has_others=lambda: self.has_others,
+            tag=lambda: "own",
+            instance_node=INSTANCE,
             tell_admins=self.said.append,
             kinds=ClientKinds(),
         )
@@ -150,6 +158,13 @@ class RoomWorld:
         if isinstance(payload, muc.OwnerQuery):
             self.sent.append("destroy")
             return None
+        if to.resource and payload.node == INSTANCE:
+            self.pings += 1
+            self.pinged()
+            if to.resource != self.instance:
+                raise StanzaError(self.pong or "item-not-found")
+            tag = Identity(category="client", type="bot", name=self.tag)
+            return InfoQuery(node=payload.node, identities=(tag,))
         if to.resource:
             self.asked.append(to.resource)
             if to.resource not in self.clients:

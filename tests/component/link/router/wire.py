@@ -157,6 +157,7 @@ class Bench:
     Args:
         routes: what is served.
         admits: whom the policy admits; by default all but the domain REFUSED.
+        is_room: whether an agent is in a room.
         limits: of the stream.
         ours: our addresses.
         faults: makes errors; by default those of the protocol, whatever the payload.
@@ -168,6 +169,7 @@ class Bench:
         routes: Iterable[Route] = (),
         *,
         admits: Callable[[JID], bool] = lambda principal: principal.domain != REFUSED,
+        is_room: Callable[[JID], bool] = lambda _: False,
         limits: StreamLimits | None = None,
         shares: Shares | None = None,
         faults: RouterErrors | None = None,
@@ -182,7 +184,8 @@ class Bench:
         )
         faults = ErrorsOfTheProtocol() if faults is None else faults
         output: Any = self.output
-        self.router = Router(self.options, Senders(admits, ours), faults, routes, output)
+        senders = Senders(admits, ours, is_room=is_room)
+        self.router = Router(self.options, senders, faults, routes, output)
 
     def receive(self, *stanzas: str) -> None:
         """Hand over all the stanzas as one read."""
