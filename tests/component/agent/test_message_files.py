@@ -14,7 +14,7 @@ from component.link.messages.inbound import Attachment
 from component.memory_directory.layout import SessionKey
 from component.models.messages import ImagePart
 from component.models.protocol import Completion, ModelRequest
-from tests.component.agent.world import JULIET, ROMEO, World, echo, message, says
+from tests.component.agent.world import JULIET, ROMEO, World, echo, message, says, shopping
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio
@@ -139,6 +139,34 @@ async def test_what_was_not_read_is_said_even_if_the_model_is_silent(tmp_path: P
         await conversations.received(with_files(message("m1"), "photo", text="Thanks!"))
         await world.settled()
     assert [reply.text for reply in world.ear.said] == ["photo is missing."]
+
+
+async def test_tools_are_called_with_the_taint_of_a_file_in_later_turns_too(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path)
+    Fetched(world, list=b"milk").may.set()
+    async with world.life() as conversations:
+        world.brain.think = shopping("look")
+        await conversations.received(with_files(message("m1"), "list"))
+        await world.settled()
+        world.brain.think = shopping("find")
+        await conversations.received(message("m2", "And now?"))
+        await world.settled()
+    assert [{"file"} <= caller.taints for caller in world.shop.callers] == [True, True]
+    assert all("milk" not in text for caller in world.shop.callers for text in caller.written)
+
+
+async def test_a_file_that_is_sent_twice_is_shown_as_long_as_each_line_says(tmp_path: Path) -> None:
+    world = World(tmp_path, tool_result_tokens=100)
+    Fetched(world, long=b"word " * 1000, short=b"other").may.set()
+    async with world.life() as conversations:
+        await conversations.received(with_files(message("m1"), "long", "short"))
+        await world.settled()
+        await conversations.received(with_files(message("m2"), "long"))
+        await world.settled()
+    text = "\n".join(one.text for one in world.brain.asked[-1].messages)
+    assert text.count("more characters are in the file") == 2
 
 
 async def test_a_small_model_is_shown_only_as_many_images_as_fit(tmp_path: Path) -> None:
