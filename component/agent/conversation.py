@@ -130,8 +130,8 @@ class Turn(msgspec.Struct, eq=False):
 
     @property
     def awaits_files(self) -> bool:
-        """Whether files of its messages were not fetched yet."""
-        return any(one.awaits_files for one in self.requests)
+        """Whether files of its messages were not fetched yet, or that is not stored yet."""
+        return self.fetching is not None or any(one.awaits_files for one in self.requests)
 
     @property
     def is_retracted(self) -> bool:
@@ -393,7 +393,7 @@ class Conversation:
         finally:
             turn.fetching = None
             fetching.done.set()
-            if turn in self.waiting:
+            if fetching.scope.cancel_called and turn in self.waiting:
                 self.fetch(turn)  # it was taken out, and is back
             self.look()
 

@@ -223,7 +223,7 @@ def _file(one: Attachment, view: View) -> Sequence[TextPart | ImagePart | FilePa
     if one.is_image:
         return (TextPart(f"{head} {NOT_AGAIN}"),)
     rest = "\n" + REST.format(rest=one.rest, start=one.shown) if one.rest else ""
-    fenced = view.fence.around(content, "file", one.finding)
+    fenced = view.fence.around(content[: one.shown], "file", one.finding)
     return (TextPart(f"{head}:]\n{fenced}{rest}"),)
 
 

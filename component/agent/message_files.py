@@ -86,7 +86,10 @@ class MessageFiles:
         )
         for line in reversed(lines):
             for one in line.attachments if isinstance(line, Said) else ():
-                if one.digest and not one.unread and one.digest not in run.files:
+                known = run.files.get(one.digest)
+                is_short = isinstance(known, str) and len(known) < one.shown
+                is_read = one.digest in run.files and not is_short
+                if one.digest and not one.unread and not is_read:
                     run.files[one.digest] = await self._content(run, one)
 
     async def _content(self, run: "Run", one: Attachment) -> str | ImagePart | None:

@@ -18,6 +18,7 @@ COMMANDS = {
     "health": Lazy("component.cli.health:health", "Check whether the service runs and answers."),
     "tasks": Lazy(f"{_SERVICE}:tasks", "List, cancel and retry tasks."),
     "schedules": Lazy(f"{_SERVICE}:schedules", "List, add, pause and remove schedules."),
+    "rooms": Lazy(f"{_SERVICE}:rooms", "List, enter and leave rooms."),
     "watches": Lazy(f"{_SERVICE}:watches", "List, pause and remove watches."),
     "peers": Lazy(f"{_SERVICE}:peers", "List the agents elsewhere that are used, or use this one."),
     "grants": Lazy(f"{_SERVICE}:grants", "List and revoke grants for other agents."),

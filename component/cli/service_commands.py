@@ -19,6 +19,7 @@ _AGENTS: Final = "component.features.agents_admin.commands"
 _GRANTS: Final = "component.features.peers.commands:GRANTS"
 _MEMORY: Final = "component.features.memory_commands.commands"
 _NOTIFICATIONS: Final = "component.features.notifications.commands"
+_ROOM: Final = "component.features.rooms.commands:ROOM"
 _SCHEDULE: Final = "component.features.schedules.commands:SCHEDULE"
 _TASKS: Final = "component.features.task_commands.commands"
 _WATCH: Final = "component.features.watches.commands:WATCH"
@@ -220,6 +221,37 @@ watches = ServiceGroup(
             ("pause", "handle no events of a watch until it is resumed"),
             ("resume", "handle the events of a paused watch again"),
             ("remove", "remove a watch of a person"),
+        )
+    ),
+)
+
+rooms = ServiceGroup(
+    "rooms",
+    "List the rooms that agents are in, enter and leave them, and choose what agents answer there."
+    "\n\nThe service has to run on the same data directory, but for `list`.",
+    ServiceCommand(
+        _ROOM,
+        "list",
+        "\n--json | jq -r '.[].room'",
+        hidden=("room", "value"),
+        given={"action": "list"},
+        about="list the rooms, and say why an agent is not there",
+    ),
+    *(
+        ServiceCommand(
+            _ROOM,
+            action,
+            f"lobby@conference.example.com{more}",
+            given={"action": action},
+            hidden=("value",) if action == "leave" else (),
+            arguments=("room",) if action in ("join", "leave") else ("room", "value"),
+            about=about,
+        )
+        for action, more, about in (
+            ("join", " --value FluuxBot", "enter a room, under the usual nickname or this one"),
+            ("leave", "", "leave a room until it is joined again"),
+            ("mode", " always", "choose what is answered: mention, reply, always or never"),
+            ("persona", " concierge", "choose the persona in a room; reset for none"),
         )
     ),
 )

@@ -185,7 +185,7 @@ class StoredFiles:
     async def text(self, folder: Path, file: StoredFile) -> str | None:
         """Return the text of a document; None if it was deleted.
 
-        Raises DocumentError: it is no document, or cannot be read.
+        Raises DocumentError: it is not a document, or cannot be read.
         """
         path = folder / FILES / f".{file.sha256}.txt"
         reader = READERS.get(file.media_type)

@@ -1,15 +1,16 @@
 """Sends what agents say, as messages."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Literal, TypeAlias
 
+import anyio
 import msgspec
 import structlog
 
 from component import system
 from component.agent.requests import Reply
-from component.link.messages.delivery import Delivery
+from component.link.messages.delivery import Delivery, nothing_to_send
 from component.link.messages.inbound import Conversation, ReplyAddress
 from component.link.messages.messenger import Messenger
 from component.link.messages.outbound import ChatState, OutboundMessage, Text
@@ -25,6 +26,9 @@ InRoom: TypeAlias = Literal["speaks", "silent", "joins"]
 """
 
 _ID_BYTES: Final = 16
+_JOINS_WITHIN_S: Final = 30.0
+"""Seconds that an agent has to enter a room again after a reconnect."""
+_LOOK_S: Final = 0.25
 
 
 class _Said(msgspec.Struct):
@@ -101,8 +105,7 @@ class Speech:
 
     def draft(self, reply: Reply) -> bool:
         """Send a draft, which neither archives nor other clients of the person get (XEP-0334)."""
-        is_room = reply.to.type == "groupchat"
-        if not self._connected() or (is_room and self._state_in_room(reply.to) != "speaks"):
+        if not self._connected() or self._state_in_room(reply.to) != "speaks":
             return False
         message = _message(reply.to, reply.id, "active")
         self._messenger.send(
@@ -122,7 +125,8 @@ class Speech:
 
         Other clients would get an empty message, which servers store for absent users.
         """
-        if to.shows_states and to.type != "groupchat" and self._connected():
+        is_shown = to.shows_states and to.type != "groupchat"
+        if is_shown and self._connected() and self._state_in_room(to) == "speaks":
             message = _message(to, system.token_hex(_ID_BYTES), "composing" if on else "paused")
             self._messenger.send(msgspec.structs.replace(message, stored=False))
 
@@ -159,11 +163,19 @@ class Speech:
             if await self._messenger.handled():
                 break
             await self._messenger.ready()
+            await self._joined(said)
             for one in said:
                 one.delivery = self._send(one.reply)
         # Each caller has waited for the first ones.
         while self._said and self._said[0] in said:
             self._said.popleft()
+
+    async def _joined(self, said: Sequence[_Said]) -> None:
+        """Wait until the agents are in the rooms again to which something was said."""
+        with anyio.move_on_after(_JOINS_WITHIN_S):
+            # Only for what was said when the connection was lost: no membership tells of all rooms.
+            while any(self._state_in_room(one.reply.to) == "joins" for one in said):  # noqa: ASYNC110
+                await anyio.sleep(_LOOK_S)
 
     def _send_dropped(self) -> None:
         for said in self._said:
@@ -171,6 +183,8 @@ class Speech:
                 said.delivery = self._send(said.reply)
 
     def _send(self, reply: Reply) -> Delivery:
+        if reply.to.occupant and self._state_in_room(reply.to) == "silent":
+            return nothing_to_send()  # it is sent again, and somebody else may have the nickname
         message = _message(reply.to, reply.id, "active")
         return self._messenger.send(
             msgspec.structs.replace(

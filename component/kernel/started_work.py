@@ -144,8 +144,8 @@ def forget(database: Database, who: Forgotten) -> None:
 
     Of work whose result was sent, the key is kept, so that its trigger does not start it again.
     """
-    database.execute("DELETE FROM skill_memories WHERE principal = ?", (str(who.person.bare),))
-    principal, agent = (_encode(one).decode() for one in (who.person.bare, who.agent))
+    database.execute("DELETE FROM skill_memories WHERE principal = ?", (str(who.person),))
+    principal, agent = (_encode(one).decode() for one in (who.person, who.agent))
     find = "instr(details, ?)" if database.dialect == "sqlite" else "strpos(details, ?)"
     database.execute(
         "UPDATE started_work SET details = 'null', failure = NULL"  # noqa: S608 - one of two

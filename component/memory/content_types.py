@@ -1,4 +1,4 @@
-"""The media type of a file by its content: names and headers are chosen by whoever sends it."""
+"""The media type of a file by its content: names and headers may say anything."""
 
 import re
 from collections.abc import Mapping

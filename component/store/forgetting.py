@@ -10,7 +10,9 @@ from xep.jid import JID
 
 
 class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
-    """A person whose rows are deleted, as far as they belong to one agent."""
+    """A person whose rows are deleted, as far as they belong to one agent: a bare JID, or the full
+    one of an occupant of a room (`SessionKey.who`), to whom nothing of the room belongs.
+    """
 
     agent: str
     address: JID

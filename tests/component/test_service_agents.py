@@ -25,6 +25,7 @@ from component.personas.packages import PersonaText
 from component.skills import Skill, skill
 from component.skills.operations import ModelFailed, question
 from component.tasks.request import CallerContext
+from tests.component.agent.room import KEY, ROOM, said
 from tests.kit import Kit, Script, anyio_backend, service
 from xep.jid import JID
 
@@ -180,6 +181,30 @@ async def test_what_a_person_makes_widens_nothing(
         assert (after.skills, after.capabilities) == (before.skills, before.capabilities)
         assert (after.max_iterations, after.spawn) == (before.max_iterations, before.spawn)
         assert f"Model: {model}." in await status_of(kit, agent)
+
+
+async def test_a_room_has_a_character_of_its_own_and_nothing_of_the_person_who_asks(
+    tmp_path: Path,
+) -> None:
+    async with running_agents(tmp_path) as kit:
+        subsystem, memories = parts(kit)
+        await memories.personas.choose(SessionKey("assistant", ALICE), "quiet")
+        mine, here = (memories.layout.folder(SessionKey("assistant", who)) for who in (ALICE, ROOM))
+        here.mkdir()
+        (mine / "user.md").write_text("She is afraid of dogs.")
+        (here / "personality.md").write_text("You are formal here.")
+        request = said("1", "hello", "Alice", ALICE, persona="searcher")
+        profile = await subsystem.profiles.profile(KEY, request)
+        assert isinstance(profile, Profile)
+        assert (profile.identity, profile.personality) == (
+            "You are searcher.",
+            "You are formal here.",
+        )
+        assert profile.user == ""
+        assert (profile.tier, profile.zone, profile.for_admin) == ("heavy", "UTC", False)
+        plain = await subsystem.profiles.profile(KEY, said("2", "hello", "Alice", ALICE))
+        assert isinstance(plain, Profile)
+        assert plain.identity == ""
 
 
 async def test_skills_of_ones_own_persona_are_among_those_of_the_agent(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Files of skills in the chat: each is a message of its own, whose body is the URL alone."""
 
 import hashlib
+import socket
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -295,3 +296,24 @@ async def test_a_file_that_is_ready_while_the_stream_is_lost_waits_for_the_next(
         assert len(place.files) == 1
         (file,) = [one for one in juliet.take() if body(one)]
         assert check_file(file, place) == LARGE
+
+
+async def test_files_are_kept_while_the_settings_say_so_and_deleted_after_their_time(
+    tmp_path: Path,
+) -> None:
+    with socket.socket() as held:
+        # Nobody else gets the port meanwhile; who reuses addresses may listen on it.
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        async with service(tmp_path, SILENT, skills=ALL) as kit:
+            await kit.reload(f"{SILENT}[http]\nport = {port}\nurl = 'https://a.example/x'\n")
+            (message,) = await said(kit, kit.peer(JULIET), "/run chart")
+            url = body(message)
+            assert url.startswith("https://a.example/x/files/")
+            content = kit.settings.storage.path / "shared-files" / url.split("/")[-2]
+            assert content.read_bytes() == PNG
+            await kit.reload(SILENT)
+            assert kit.kernel.tasks.places == []
+            await kit.jump(8 * 86_400, stride_s=86_400)
+            assert not content.exists()

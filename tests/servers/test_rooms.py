@@ -9,6 +9,9 @@ import pytest
 
 from tests.servers.agent_process import AgentProcess, Line
 from tests.servers.base import Server
+from tests.servers.chatting import body
+from tests.servers.client_account import at, client_toml
+from tests.servers.fixtures import SITE
 from tests.servers.proxy import Pair, Proxy
 from tests.servers.room_people import Occupant, entered, person
 from tests.servers.talk import condition, execute, result
@@ -111,13 +114,21 @@ def test_a_nickname_that_the_server_does_not_accept_is_said(
     xmpp_server: Server, tmp_path: Path
 ) -> None:
     server, room = xmpp_server, address_of(xmpp_server, "emoji")
+    settings = {"agent__admins": [server.jid("juliet")], "watches__check_s": 300}
     with (
-        watching(server, tmp_path, room, nick="🤖") as agent,
-        entered(server, room, juliet="Juliet"),
+        watching(server, tmp_path, room, nick="🤖", **settings) as agent,
+        entered(server, room, juliet="Juliet") as (juliet,),
     ):
         agent.start()
         line = agent.wait_log(OUT)
         assert "the nickname 🤖" in line["reason"]
+        told = juliet.client.messages.take(lambda each: "is not in the room" in body(each))
+        assert body(told).endswith("Choose another nickname for the agent, without emoji.")
+        juliet.client.send_raw(
+            f"<message to='assistant@{agent.domain}' type='chat'><body>/status</body></message>"
+        )
+        status = juliet.client.messages.take(lambda each: "Warning: " in body(each))
+        assert body(told) in body(status)
 
 
 def test_the_role_of_the_agent_and_the_features_of_the_room_may_change(
@@ -253,3 +264,25 @@ def test_a_room_that_is_gone_when_the_agent_joins_is_not_there_afterwards(
         assert expected[server.name] in line["reason"]
         info = "<query xmlns='http://jabber.org/protocol/disco#info'/>"
         assert condition(juliet.client.iq(room, info)) == "item-not-found"
+
+
+def test_an_agent_with_an_account_is_in_a_room(xmpp_server: Server, tmp_path: Path) -> None:
+    """Its server chooses the resource with which it is in the room."""
+    server, room = xmpp_server.on(SITE), address_of(xmpp_server, "account")
+    directory = tmp_path / "agent"
+    settings = {"toml": client_toml(directory), "watches__check_s": 1, **at(server)}
+    watch = note_watch(server, "lab", room, "room", nick=NICK)
+    with (
+        noting_agent(server, directory, [watch], **settings) as (agent, _),
+        entered(server, room, juliet="Juliet", romeo="Romeo") as (juliet, romeo),
+    ):
+        agent.start()
+        joined(agent, 1)
+        for payload in ("<query xmlns='jabber:iq:version'/>", "<time xmlns='urn:xmpp:time'/>"):
+            assert len(result(juliet.ask(NICK, payload)))
+        romeo.leave()
+        moves(agent, 1)
+        agent.kill()
+        agent.start()
+        joined(agent, 2)
+        assert agent.log(level="error") == []

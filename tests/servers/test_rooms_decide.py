@@ -13,9 +13,9 @@ from tests.servers.agent_process import AgentProcess
 from tests.servers.base import Server
 from tests.servers.chatting import body
 from tests.servers.clients import Element, SlixClient
+from tests.servers.room_people import MUC, Occupant, person, presence_of
 from tests.servers.talk import execute, login, result
 from tests.servers.tasking import CONFIRM, accepted, decision, get, in_state
-from tests.servers.test_watches_rooms import MUC, from_room
 from tests.servers.watching import assert_result, wait_for
 
 pytestmark = [pytest.mark.servers, pytest.mark.both_servers]
@@ -35,11 +35,6 @@ def pay(amount: int) -> str:
 '''
 
 
-def administrate(client: SlixClient, room: str, item: str) -> None:
-    """Change what an occupant or a person is."""
-    assert_result(client.iq(room, f"<query xmlns='{MUC}#admin'>{item}</query>", "set"))
-
-
 class Ops:
     """A room of a server, the service that asks it, and its occupants."""
 
@@ -54,7 +49,7 @@ class Ops:
         """Enter the room; who creates it decides whether it shows accounts."""
         to = quoteattr(f"{self.room}/{nick}")
         client.send_raw(f"<presence to={to}><x xmlns='{MUC}'/></presence>")
-        client.presences.take(from_room(f"{self.room}/{nick}", "110"))
+        client.presences.take(presence_of(f"{self.room}/{nick}", "110"))
         if shows_accounts is not None:
             whois = "anyone" if shows_accounts else "moderators"
             fields = {
@@ -124,11 +119,6 @@ class Ops:
         wait_for(lambda: self.effects, lambda found: found == list(expected))
 
 
-def person(server: Server, account: str) -> SlixClient:
-    """A client that does not say what it is: slixmpp says that it is a bot."""
-    return login(server, account, plugins=())
-
-
 @contextmanager
 def opened(
     server: Server, directory: Path, name: str, approvers: tuple[str, ...] = (), **rule: Any
@@ -160,8 +150,8 @@ def test_two_approve_across_a_kill_and_neither_the_requester_nor_a_bot_does(
         ops.enter(juliet, "Juliet", shows_accounts=True)
         # Mallory is a bot.
         for client, nick in ((romeo, "Romeo"), (helper, "Helper"), (mallory, "Mallory")):
-            item = f"<item jid={quoteattr(client.jid.partition('/')[0])} affiliation='admin'/>"
-            administrate(juliet, ops.room, item)
+            account = client.jid.partition("/")[0]
+            Occupant(juliet, ops.room, "Juliet").administrate(jid=account, affiliation="admin")
             ops.enter(client, nick)
         ops.agent.start()
         ops.joined()
@@ -262,7 +252,8 @@ def test_where_the_room_hides_accounts_people_are_asked_themselves(
         assert not [one for one in juliet.messages.all() if one.get("from") == f"{ops.room}/{NICK}"]
 
         # As a moderator, the agent sees the accounts.
-        administrate(juliet, ops.room, f"<item jid='{ops.assistant}' affiliation='admin'/>")
+        owner = Occupant(juliet, ops.room, "Juliet")
+        owner.administrate(jid=ops.assistant, affiliation="admin")
         ops.agent.stop()
         ops.agent.start()
         ops.joined(2)

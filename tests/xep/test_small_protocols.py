@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from xep import call_invites, jingle_messages
+from xep import call_invites, jingle_messages, references
 from xep.binding import ContentError, Payload, decode, encode
 from xep.chat_markers import Displayed, Markable
 from xep.delay import Delay, LegacyDelay
@@ -13,12 +13,16 @@ from xep.disco import Feature, Identity, InfoQuery, Item, ItemsQuery
 from xep.entity_time import Time, TimeQuery
 from xep.explicit_encryption import Encryption
 from xep.hashes import Hash
+from xep.hats import Hat, Hats
 from xep.hints import NoCopy, NoPermanentStore, NoStore, Store
 from xep.jid import JID
 from xep.jingle import Reason, UnsupportedApplications
 from xep.media_sharing import File, MediaSharing, Reference, Source, Sources
+from xep.mentions import Mention
 from xep.message_correction import Replace
+from xep.message_moderation import ModeratedRetraction
 from xep.message_retraction import ApplyTo, Retract
+from xep.muc import History, Join, OwnerDestroy, OwnerQuery
 from xep.occupant_ids import OccupantId
 from xep.omemo import Encrypted, LegacyEncrypted
 from xep.out_of_band import OutOfBand
@@ -96,7 +100,51 @@ PRINTED: list[tuple[str, Payload]] = [
         ),
         OutOfBand(url="http://www.jabber.org/images/psa-license.jpg", desc="A license to Jabber!"),
     ),
+    (
+        "<mention xmlns='urn:xmpp:mentions:0' occupantid='dd72603d' begin='6' end='11'/>",
+        Mention(occupant_id="dd72603d", begin="6", end="11"),
+    ),
+    (
+        "<mention xmlns='urn:xmpp:mentions:0' mentions='urn:xmpp:mentions:0#channel'/>",
+        Mention(group="urn:xmpp:mentions:0#channel"),
+    ),
+    (
+        (
+            "<reference xmlns='urn:xmpp:reference:0' type='mention'"
+            " uri='xmpp:juliet@capulet.lit' begin='72' end='78'/>"
+        ),
+        references.Reference(begin="72", end="78", type="mention", uri="xmpp:juliet@capulet.lit"),
+    ),
+    (
+        (
+            "<retract xmlns='urn:xmpp:message-retract:1' id='s1'>"
+            "<moderated xmlns='urn:xmpp:message-moderate:1'/></retract>"
+        ),
+        ModeratedRetraction(id="s1", moderated=True),
+    ),
     ("<occupant-id xmlns='urn:xmpp:occupant-id:0' id='dd72603d'/>", OccupantId(id="dd72603d")),
+    (
+        (
+            "<hats xmlns='urn:xmpp:hats:0'>"
+            "<hat uri='http://schemas.example.com/hats#host' title='Host'/></hats>"
+        ),
+        Hats(hats=(Hat(uri="http://schemas.example.com/hats#host", title="Host"),)),
+    ),
+    (
+        (
+            "<x xmlns='http://jabber.org/protocol/muc'>"
+            "<history maxstanzas='20' since='1970-01-01T00:00:00Z'/>"
+            "<password>cauldron</password></x>"
+        ),
+        Join(
+            history=History(max_stanzas=20, since=datetime(1970, 1, 1, tzinfo=UTC)),
+            password="cauldron",
+        ),
+    ),
+    (
+        "<query xmlns='http://jabber.org/protocol/muc#owner'><destroy/></query>",
+        OwnerQuery(destroy=OwnerDestroy()),
+    ),
     ("<request xmlns='urn:xmpp:receipts'/>", ReceiptRequest()),
     ("<received xmlns='urn:xmpp:receipts' id='richard2'/>", Received(id="richard2")),
     ("<markable xmlns='urn:xmpp:chat-markers:0'/>", Markable()),

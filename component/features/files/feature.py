@@ -39,7 +39,7 @@ _DAY_S: Final = 86_400.0
 class FilesFeature(Feature):
     """Takes files of messages, and offers skills and commands for them."""
 
-    reloads: ClassVar = ("files",)
+    reloads: ClassVar = ("files", "uploads")
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -70,16 +70,19 @@ class FilesFeature(Feature):
 
         async def expire(*, task_status: TaskStatus[None]) -> None:
             task_status.started()
-            while section.keep_days:
+            while True:
                 try:
-                    await memories.files.expire(system.time() - section.keep_days * _DAY_S)
+                    # The earlier of two clocks: a wall clock that has jumped ahead removes nothing.
+                    steady = await kernel.storage.read(lambda database: database.steady)
+                    now = min(system.time(), steady / 1000)
+                    await memories.files.expire(now - section.keep_days * _DAY_S)
                 except StorageError as error:
                     log_failure(_log, "old files cannot be deleted", error)
                 await anyio.sleep(_EVERY_S)
 
         return Opened(
             commands=commands.commands(),
-            loops=(expire,),
+            loops=(expire,) if section.keep_days else (),
             fetch=None if kernel.agents is None else self._fetch(kernel),
             message_stages=(FILES_STAGE,) if kernel.agents is not None else (),
         )

@@ -16,6 +16,7 @@ import anyio
 import msgspec
 import structlog
 
+from component import system
 from component.agent import sentences
 from component.agent.requests import SentFile, TurnRequest
 from component.conversations.stored_files import FileRefusedError, StoredFile, StoredFiles
@@ -190,7 +191,7 @@ class Fetcher:
         await self._shares.acquire(principal)
         try:
             data = await self._downloads.get(sent)
-            refusals.check_content(sent, data)
+            await system.in_thread(refusals.check_content, sent, data)
             by, name = str(request.principal), refusals.file_name(sent, data)
             draft = StoredFile(name=name, by=by, url=sent.url, taint="file")
             folder = self._files.layout.folder(key)

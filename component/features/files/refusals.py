@@ -18,6 +18,8 @@ MOST_FILES: Final = 10
 _LONGEST_NAME: Final = 100
 _NOT_IN_NAMES: Final = re.compile(r"[/\\:\x00-\x1f\x7f\ud800-\udfff]+")
 
+_SUFFIX: Final = re.compile(r"\.[A-Za-z0-9]{1,8}$")
+
 TOO_MANY: Final = "I did not take {name}: I take at most {most} files of one message."
 TOO_LARGE: Final = "I did not take {name}, because it is larger than {most}."
 REFUSED: Final = (
@@ -133,7 +135,7 @@ def file_name(sent: Attachment, data: bytes) -> str:
     """
     given = unquote(sent.name or urlsplit(sent.url).path.rpartition("/")[2])
     name = _NOT_IN_NAMES.sub("_", printable(given, _LONGEST_NAME)).strip(". ") or "file"
-    if "." not in name:
+    if _SUFFIX.search(name) is None:
         name += mimetypes.guess_extension(content_type(data)) or ""
     return name[-_LONGEST_NAME:].lstrip(". ")
 

@@ -43,6 +43,7 @@ from xep.fallback import Fallback, FallbackBody
 from xep.fluux_agent.confirm import Approvals, ApproverRoom, Confirm
 from xep.fluux_poll import NAMESPACE as POLLS
 from xep.fluux_poll import Option, Poll, PollClosed, Tally
+from xep.hats import NAMESPACE as HATS
 from xep.jid import JID
 from xep.muc import AdminItem, AdminQuery
 from xep.stanza_error import StanzaError
@@ -64,7 +65,9 @@ _LANG: Final = "en"
 _AWAY: Final = "I was away: please vote again if you have voted since."
 _HIDDEN: Final = "it does not show me the accounts of its occupants"
 _MUTED: Final = "I have no voice there"
+_NO_HATS: Final = "it gives its occupants no hats"
 _ADVICE: Final = {
+    _NO_HATS: "Demand an affiliation in place of the hat",
     _HIDDEN: "Make the room non-anonymous, or the agent a moderator",
     _MUTED: "Give the agent voice",
 }
@@ -282,7 +285,7 @@ class RoomQuestions:
             return
         if membership.state in ("offline", "joining", "elsewhere"):
             return
-        why_not = self._why_not(membership)
+        why_not = self._why_not(one, membership)
         if why_not:
             await self._ask_people(one, membership, why_not)
             return
@@ -302,12 +305,14 @@ class RoomQuestions:
             await self._show(one, membership, state)
 
     @staticmethod
-    def _why_not(membership: Membership) -> str:
+    def _why_not(one: RoomQuestion, membership: Membership) -> str:
         """Return why the occupants of a room cannot decide; empty if they can."""
         if not membership.is_in:
             return f"I am not there: {membership.reason}"
         if membership.is_muted:
             return _MUTED
+        if one.room.hat is not None and HATS not in membership.features:
+            return _NO_HATS
         own, others = membership.view.own, membership.view.occupants.values()
         sees_all = membership.shows_accounts or (own is not None and own.role == "moderator")
         return "" if sees_all or any(each.jid for each in others) else _HIDDEN

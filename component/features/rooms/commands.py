@@ -56,14 +56,16 @@ class RoomParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Args:
         action: list, join, leave, mode or persona.
-        words: The address of the room; then, with join, the nickname if it is not the usual one,
-            with mode mention, reply, always or never, with persona its id, or reset. In a room, its
-            address can be left out.
+        room: Address of the room, such as lobby@conference.example.com. In the room, it can be left
+            out.
+        value: With join, the nickname if it is not the usual one. With mode: mention, reply, always
+            or never. With persona: its id, or reset.
         agent: Name of the agent. Default: the one that you write to.
     """
 
     action: Literal["list", "join", "leave", "mode", "persona"] = "list"
-    words: tuple[str, ...] = ()
+    room: str = ""
+    value: tuple[str, ...] = ()
     agent: str = ""
 
 
@@ -109,11 +111,11 @@ class RoomCommands:
         agent = self._agent(asking, params)
         if params.action == "list":
             return self._list(asking, params)
-        room, rest = _room_of(params.words)
+        room, rest = _room_of((params.room, *params.value))
         if room is None:
             raise CommandError(
                 f"Give the address of the room: /room {params.action} lobby@conference.example.com",
-                "words",
+                "room",
             )
         if params.action == "join":
             return await self._join(asking, (agent, room), " ".join(rest))
@@ -130,7 +132,7 @@ class RoomCommands:
         found = [each for each in self._service.options() if each.key == key]
         if not found:
             raise CommandError(
-                f"{key[0]} is not in the room {key[1]}. /room lists the rooms.", "words"
+                f"{key[0]} is not in the room {key[1]}. /room lists the rooms.", "room"
             )
         return found[0]
 
@@ -182,9 +184,9 @@ class RoomCommands:
                 nick = room.with_resource(nick).resource or ""
             await self._service.join(agent, room, who, nick=nick)
         except JIDError as error:
-            raise CommandError(f"{nick!r} cannot be a nickname: {error}", "words") from None
+            raise CommandError(f"{nick!r} cannot be a nickname: {error}", "value") from None
         except RoomError as error:
-            raise CommandError(str(error), "words") from None
+            raise CommandError(str(error), "room") from None
         return CommandResult(
             f"I enter {room} and stay there. I answer {_MODES[self._options(key).answer]}."
             " If I can't enter it, I tell you."
@@ -200,7 +202,7 @@ class RoomCommands:
         if action == "mode":
             mode = value.casefold()
             if mode not in _MODES:
-                raise CommandError(f"The mode is one of {', '.join(_MODES)}.", "words")
+                raise CommandError(f"The mode is one of {', '.join(_MODES)}.", "value")
             await self._service.change(options.key, answer=mode)
             return CommandResult(f"In {room} I answer {_MODES[mode]} from now on.")
         if not value:
@@ -216,7 +218,7 @@ class RoomCommands:
             return ""
         fault = await self._kernel.environment.memories.personas.fault(value)
         if fault is not None:
-            raise CommandError(f"I can't be {value!r}: {fault}", "words")
+            raise CommandError(f"I can't be {value!r}: {fault}", "value")
         return value
 
     # In a room.
@@ -282,7 +284,7 @@ class RoomCommands:
         self, here: "RoomConversation", occupant: RoomOccupant, params: RoomParams
     ) -> str:
         options, account = here.options, here.proven(occupant)
-        room, rest = _room_of(params.words)
+        room, rest = _room_of((params.room, *params.value))
         if params.action == "list":
             return _line(self._sheet(options)).removeprefix("- ")
         if params.action == "join" or room not in (None, options.room):
@@ -301,12 +303,13 @@ def _check(may: bool) -> None:
 
 def _room_of(words: Sequence[str]) -> tuple[JID | None, Sequence[str]]:
     """Return the room that the first of these words is, if it is one, and the others."""
+    words = [each for each in words if each]
     if words and "@" in words[0]:
         address = words[0].removeprefix("xmpp:").partition("?")[0]
         try:
             return JID.parse(address).bare, words[1:]
         except JIDError as error:
-            raise CommandError(f"{words[0][:80]!r} is not an address: {error}", "words") from None
+            raise CommandError(f"{words[0][:80]!r} is not an address: {error}", "room") from None
     return None, words
 
 

@@ -23,7 +23,6 @@ class RoomFeature(Feature):
     reloads: ClassVar = (
         "rooms",
         "room_invitations",
-        "agents",
         "agent.name",
         "limits.messages_per_sender",
     )

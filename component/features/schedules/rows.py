@@ -229,7 +229,7 @@ def remove(database: Database, id_: str) -> bool:
 
 def forget(database: Database, person: JID, agent: str) -> list[Schedule]:
     """Remove and return the schedules that a person has with an agent, except declared ones."""
-    removed = [one for one in listed(database, person.bare, agent) if one.origin not in DECLARED]
+    removed = [one for one in listed(database, person, agent) if one.origin not in DECLARED]
     for schedule in removed:
         remove(database, schedule.id)
     return removed

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from typing import ClassVar
 
 from component.features.feature import Feature, Opened
+from component.features.shared_files import is_used
 from component.features.shared_files.app import PREFIX, FilesApp
 from component.features.shared_files.place import Place
 from component.features.shared_files.settings import SHARED_FILES
@@ -20,7 +21,9 @@ class SharedFilesFeature(Feature):
     reloads: ClassVar = ("http.port", "http.url", "shared_files")
 
     def open(self, kernel: Kernel) -> Opened:
-        """Make the place of the files, and what serves them."""
+        """Make the place of the files, and what serves them. If the settings do not turn it on any
+        more, the files of before are only deleted when they expire.
+        """
         settings = self.settings[SHARED_FILES]
         directory = settings.directory or self.settings.storage.path / "shared-files"
         place = Place(kernel.storage, directory, self.settings.http.url, settings)
@@ -29,6 +32,8 @@ class SharedFilesFeature(Feature):
         async def share(file: File, request: Request) -> Link:
             return await place.keep(file, agent_at(request.target), request.principal)
 
+        if not is_used(self.settings):
+            return Opened(forget=place.forget, loops=(place.run,))
         return Opened(
             http_routes=(HttpRoute(PREFIX, FilesApp(kernel.storage, place, settings)),),
             share=share,
@@ -38,7 +43,8 @@ class SharedFilesFeature(Feature):
 
     async def availability(self) -> AsyncIterator[Check]:
         """Yield whether the address of the files can be reached."""
-        yield await check_url("shared files", self.settings.http.url)
+        if is_used(self.settings):
+            yield await check_url("shared files", self.settings.http.url)
 
 
 FEATURE = SharedFilesFeature

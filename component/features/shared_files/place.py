@@ -5,6 +5,7 @@ without a row, such as that of a process that was killed in between, is deleted 
 """
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -34,6 +35,7 @@ _log = structlog.get_logger("component.files")
 
 ID_BYTES: Final = 24
 """Random bytes in the address of a file."""
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{32}")
 _DAY_MS: Final = 86_400_000
 _SWEEP_S: Final = 3600.0
 _YOUNG_S: Final = 600.0
@@ -129,12 +131,13 @@ class Place:
 
 
 def _older(directory: Path, seconds: float) -> Iterator[Path]:
-    """Yield the files that were written longer ago."""
+    """Yield the contents that were written longer ago. Other files there are left alone."""
     with suppress(FileNotFoundError):
         latest = system.time() - seconds
         for entry in os.scandir(directory):
             with suppress(FileNotFoundError):
-                if entry.is_file(follow_symlinks=False) and entry.stat().st_mtime < latest:
+                is_ours = _ID.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
+                if is_ours and entry.stat().st_mtime < latest:
                     yield Path(entry.path)
 
 

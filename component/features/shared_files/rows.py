@@ -63,6 +63,11 @@ def insert(database: Database, file: SharedFile, quota_bytes: int) -> bool:
     return True
 
 
+def is_unfinished(database: Database) -> bool:
+    """Return whether there are files to delete when they expire."""
+    return database.execute("SELECT 1 FROM shared_files LIMIT 1").fetchone() is not None
+
+
 def find(database: Database, id_: str) -> tuple[SharedFile, int] | None:
     """Return a file that has not expired, and how many seconds are left."""
     row = database.execute(

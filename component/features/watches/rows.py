@@ -276,7 +276,7 @@ def noted_chain(database: Database, trace: str) -> tuple[str, ...]:
 
 def forget(database: Database, who: Forgotten) -> None:
     """Remove the watches that a person has with an agent. Those of the settings are kept."""
-    for row in rows(database, str(who.person.bare)):
+    for row in rows(database, str(who.person)):
         if row.watch.agent == who.agent:
             remove(database, row.watch.id)
 

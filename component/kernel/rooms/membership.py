@@ -451,13 +451,16 @@ class Membership:
         if not await self._look():
             return
         self._conflicts.clear()
-        for number, nick in enumerate(self._nicks(), 1):
+        for number, nick in enumerate(list(self._nicks()), 1):
             await self._enter(nick)
             if self.state != "joining" or len(self._conflicts) < number:
                 return
         self._out(self._conflicts[0])
 
     def _nicks(self) -> Iterator[str]:
+        if self.view.is_in:  # it joins again: with another nickname, it would not get the occupants
+            yield self.view.nick
+            return
         wanted = self.nick
         yield wanted
         for number in range(2, _NICKS + 1):

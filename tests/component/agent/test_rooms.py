@@ -14,6 +14,7 @@ from component.agent.learning import Learning
 from component.agent.prompt import context
 from component.agent.protocol import Profile
 from component.agent.requests import Reply, TurnRequest
+from component.agent.run import Journal
 from component.agent.untrusted_text import Fence
 from component.budget.protocol import (
     Amount,
@@ -23,7 +24,7 @@ from component.budget.protocol import (
     Spender,
     exceeded_text,
 )
-from component.conversations.lines import Said
+from component.conversations.lines import Said, Summary
 from component.memory_directory.layout import SessionKey
 from component.models.messages import text_of
 from component.models.protocol import Completion, ModelRequest
@@ -540,3 +541,43 @@ async def test_a_prompt_is_the_same_byte_for_byte_with_and_without_others(
     )
     assert await prompts(tmp_path_factory.mktemp("beside"), *others) == alone
     assert len(alone) == 3
+
+
+NICKS = ("Alice", "Mallory", "Bob")
+LINES = st.lists(
+    st.builds(
+        lambda nick, text, number, answered: (
+            Said(
+                role="user",
+                content=f"{nick} {text}",
+                sender=f"o-{nick}",
+                nick=nick,
+                turn=f"{nick}{number}",
+                taint="person",
+            ),
+            *(
+                (Said(role="assistant", content="well", turn=f"{nick}{number}", final=True),)
+                if answered
+                else ()
+            ),
+        ),
+        st.sampled_from(NICKS),
+        st.text(max_size=5),
+        st.integers(0, 3),
+        st.booleans(),
+    ),
+    max_size=8,
+)
+
+
+@given(LINES, st.booleans())
+def test_only_own_words_count_beside_those_of_others(
+    lines: list[tuple[Said, ...]], summed: bool
+) -> None:
+    sessions: Any = None
+    journal = Journal(sessions, KEY, "now", "o-Alice")
+    journal.lines = [line for each in lines for line in each]
+    journal.summary = Summary(content="what was said") if summed else None
+    assert all(text.startswith("Alice ") for text in journal.said_by_person())
+    others = {line.nick for line in journal.lines if isinstance(line, Said)} - {"Alice", ""}
+    assert journal.has_others == (summed or bool(others))

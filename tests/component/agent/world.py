@@ -10,7 +10,7 @@ from typing import Any, Literal
 import anyio
 import msgspec
 
-from component.agent.conversations import ConversationPorts, Conversations
+from component.agent.conversations import ConversationPorts, Conversations, Fetch
 from component.agent.engine import Engine, EngineLimits
 from component.agent.model_calls import ModelCalls
 from component.agent.protocol import (
@@ -27,6 +27,7 @@ from component.config.agents import Loop
 from component.config.memory import Session
 from component.conversations.lines import Line
 from component.conversations.sessions import Sessions
+from component.conversations.stored_files import StoredFiles
 from component.kernel.monitoring import Monitoring
 from component.link.messages.inbound import Conversation, ReplyAddress
 from component.memory.knowledge_lines import Item
@@ -371,6 +372,7 @@ class World:
         self.crowd = Crowd(self)
         self.stream: Callable[[], object | None] = lambda: True
         self.concluded: Callable[[], None] = lambda: None
+        self.fetch: Fetch | None = None
         self.answers_within_s = 30.0
         self.profile = Profile(agent="assistant")
         self.away: Away | None = None
@@ -415,6 +417,7 @@ class World:
                 tools=self.shop,
                 sessions=Mortal(self, self.sessions),  # type: ignore[arg-type]
                 recall=self.memories,  # type: ignore[arg-type]  # a double
+                files=StoredFiles(self.sessions.layout, lambda: self.now),
                 scanner=Suspicious(),
                 limits=EngineLimits(
                     loop=self.loop, history_tokens=self.history_tokens, max_tokens=500
@@ -428,6 +431,7 @@ class World:
                     persons=self.crowd,  # type: ignore[arg-type]  # a double
                     stream=self.stream,
                     concluded=self._concluded,
+                    fetch=self.fetch,
                 ),
                 storage=Mortal(self, storage),  # type: ignore[arg-type]
                 home="here",

@@ -59,6 +59,8 @@ class Case(NamedTuple):
 
 
 ONLINE = {"stopped": NEEDS_SERVICE}
+OFFLINE_ROOMS = {"stopped": "This works only while the service runs."}
+NO_ROOM = dict.fromkeys(("running", "paused"), "is not in the room") | OFFLINE_ROOMS
 CASES: Mapping[str, Case] = {
     "status": Case(),
     "tasks list": Case(),
@@ -79,6 +81,11 @@ CASES: Mapping[str, Case] = {
     "watches pause": Case(("builds",)),
     "watches resume": Case(("builds",)),
     "watches remove": Case(("builds",), "settings"),
+    "rooms list": Case(),
+    "rooms join": Case(("lab@rooms.localhost",), OFFLINE_ROOMS),
+    "rooms leave": Case(("lab@rooms.localhost",), OFFLINE_ROOMS),
+    "rooms mode": Case(("lab@rooms.localhost", "never"), NO_ROOM),
+    "rooms persona": Case(("lab@rooms.localhost", "reset"), NO_ROOM),
     "notifications list": Case(),
     "notifications drop": Case(("all", "--person", "juliet@localhost")),
     "notifications quiet": Case(("--person", "juliet@localhost", "--hours", "22:00-07:00")),

@@ -296,3 +296,25 @@ def test_no_draft_is_sent_where_the_agent_cannot_write() -> None:
     out.there = False
     assert not out.speech.draft(Reply(id="1.draft", to=address(), text="It"))
     assert out.sent == []
+
+
+@pytest.mark.anyio
+async def test_what_may_be_lost_is_said_again_in_a_room_when_the_agent_is_there() -> None:
+    out, losses, looks = Out(), [False, True], ["joins"] * 3
+    sent_after: list[int] = []
+
+    async def handled() -> bool:
+        return losses.pop(0)
+
+    def in_it(_agent: JID, _room: JID) -> Any:
+        if looks and losses != [False, True]:
+            sent_after.append(len(out.sent))
+            return looks.pop()
+        return "speaks"
+
+    out.speech = Speech(Messenger(out.output, handled=handled), lambda: True)
+    out.speech.in_room = in_it
+    out.speech.say(Reply(id="1", to=in_room(), text="Hi"))
+    await out.speech.sent()
+    assert sent_after == [1, 1, 1]
+    assert [message.get("id") for message in out.sent] == ["1", "1"]

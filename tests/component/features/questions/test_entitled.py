@@ -53,6 +53,17 @@ def test_the_lists_of_a_room_that_name_approvers() -> None:
 
 
 @pytest.mark.anyio
+async def test_doctor_says_that_a_room_gives_no_hats() -> None:
+    async def ask(_room: JID) -> InfoQuery:
+        return InfoQuery(features=(Feature(var=MUC), Feature(var="muc_nonanonymous")))
+
+    rule = Rule(("pay",), approvers=(f"room:{ROOM}",), hat=HAT)
+    (found,) = await check_rooms(Policy(allowed_domains=["a.example"], rules=[rule]), ask)
+    assert found.verdict == "warning"
+    assert "gives no hats" in found.text
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("answer", "verdict", "words"),
     [

@@ -196,7 +196,8 @@ async def test_the_requester_s_own_vote_is_not_counted_and_is_told_so(tmp_path: 
 async def test_only_those_vote_who_are_named_by_affiliation_and_hat(tmp_path: Path) -> None:
     async with world(tmp_path, affiliation="admin", hat="urn:example:oncall") as w:
         (membership,) = w.kit.kernel.rooms
-        membership.view.supports(frozenset((HATS,)))
+        membership.features |= {HATS}
+        membership.view.supports(membership.features)
         hats = (
             "<hats xmlns='urn:xmpp:hats:0'><hat uri='urn:example:oncall' title='On call'/></hats>"
         )
@@ -269,7 +270,7 @@ async def test_nothing_but_a_vote_of_an_occupant_who_is_there_counts(tmp_path: P
         await w.enter("bob")
         elsewhere = await w.room.say(mallory, "Pizza?")
         await w.react("bob", UP, to=elsewhere)
-        await w.react("bob", UP, late, inside=late)
+        await w.react("bob", DOWN, inside=late)
         assert done == []
         await w.react("bob", UP)
         assert done == ["paid 5"]
@@ -384,6 +385,13 @@ async def test_where_accounts_are_hidden_the_named_ones_are_asked(tmp_path: Path
         await alice.hear("Approved")
         await w.kit.settled()
         assert done == ["paid 5"]
+
+
+async def test_a_hat_is_demanded_only_where_the_room_gives_hats(tmp_path: Path) -> None:
+    async with world(tmp_path, hat="urn:example:oncall") as w:
+        task = await w.ask()
+        await w.kit.settled()
+        assert "it gives its occupants no hats. Demand an affiliation" in await ended(w, task)
 
 
 @pytest.mark.parametrize(("hidden", "why"), [(True, "non-anonymous"), (False, "I am not there")])

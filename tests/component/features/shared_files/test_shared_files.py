@@ -180,13 +180,14 @@ async def test_content_without_a_row_is_deleted_later(tmp_path: Path, storage: S
     await place.sweep()
     link = await place.keep(PICTURE, "assistant", JULIET)
     (kept,) = (tmp_path / "files").iterdir()
-    orphan, young = kept.with_name("orphan"), kept.with_name("young")
-    for path in (orphan, young):
+    orphan, young, other = [kept.with_name(name) for name in ("o" * 32, "y" * 32, "thesis.pdf")]
+    for path in (orphan, young, other):
         path.write_bytes(b"x")
     os.utime(orphan, (0, 0))
+    os.utime(other, (0, 0))
     os.utime(kept, (0, 0))
     await place.sweep()
-    assert {path.name for path in kept.parent.iterdir()} == {kept.name, "young"}
+    assert {path.name for path in kept.parent.iterdir()} == {kept.name, "y" * 32, "thesis.pdf"}
     assert kept.name in link.url
 
 

@@ -496,6 +496,21 @@ async def test_the_agent_joins_again_when_stanzas_may_have_been_lost() -> None:
         assert membership.occupant("Juliet") is not None
 
 
+async def test_an_agent_that_joins_again_keeps_its_nickname_until_it_knows_the_occupants() -> None:
+    world = RoomWorld()
+    world.comes("Agent", live=False)
+    async with world.running(check_s=60.0) as membership:
+        await world.is_in("in")
+        world.goes("Agent", live=False)
+        world.comes("Juliet", live=False)
+        world.rooms.missed()
+        await world.is_in("in")
+        assert world.sent == ["join Agent", "join Agent_2", "join Agent_2"]
+        await membership._check()
+        assert membership.view.nick == "Agent"
+        assert membership.occupant("Juliet") is not None
+
+
 async def test_presence_is_sent_again_when_the_capabilities_change() -> None:
     world = RoomWorld()
     async with world.running(check_s=60.0):
