@@ -1,6 +1,6 @@
 """Requests to agents, and their outcomes."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -95,6 +95,11 @@ def described(file: Attachment) -> str:
     is_web = file.url.lower().startswith(("https:", "http:"))  # others may contain a key
     where = f", at {printable(file.url, _LONGEST_URL)}" if is_web else ""
     return f"[Attached: {name}{about}{where}]"
+
+
+def with_files(text: str, files: Iterable[Attachment]) -> str:
+    """Return the text of a message for a model, with a line for each of its files."""
+    return "\n".join(filter(None, (text, *map(described, files))))
 
 
 class Overheard(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from component import system
-from component.agent.requests import MessageStarter, SentFile, TurnRequest, described
+from component.agent.requests import MessageStarter, SentFile, TurnRequest, with_files
 from component.caches import LRUCache
 from component.commands import AnyCommand, Asking, CommandError, Commands, read_words
 from component.features.chat.message_ids import References, message_key
@@ -397,4 +397,4 @@ def _turn_id(message: InboundMessage) -> str:
 def said_to_agent(message: InboundMessage) -> str:
     """Return the text of a message for a model, with a line for each attachment."""
     text = f"/me {message.text}" if message.is_action else message.text
-    return "\n".join(filter(None, (text, *map(described, message.attachments))))
+    return with_files(text, message.attachments)

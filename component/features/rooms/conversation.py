@@ -17,7 +17,14 @@ import msgspec
 import structlog
 
 from component import system
-from component.agent.requests import MessageStarter, Overheard, RoomRequest, TurnRequest
+from component.agent.requests import (
+    MessageStarter,
+    Overheard,
+    RoomRequest,
+    SentFile,
+    TurnRequest,
+    with_files,
+)
 from component.caches import LRUCache
 from component.features.rooms.addressed import Address, Pointers, Us, addressed, pointers_of
 from component.features.rooms.manners import Limits, Manners
@@ -26,7 +33,12 @@ from component.features.rooms.ring import Heard, Ring
 from component.kernel.kernel import Kernel
 from component.kernel.rooms.membership import Membership
 from component.kernel.rooms.occupants import RoomOccupant, identity
-from component.link.messages.inbound import Conversation, InboundMessage, Reference, ReplyAddress
+from component.link.messages.inbound import (
+    Conversation,
+    InboundMessage,
+    Reference,
+    ReplyAddress,
+)
 from component.link.messages.outbound import OutboundMessage, Text
 from component.link.messages.parsing import parse_message
 from component.link.router.table import Request
@@ -45,6 +57,8 @@ if TYPE_CHECKING:
 _log = structlog.get_logger("component.rooms")
 
 _ID_BYTES: Final = 16
+_FILES_S: Final = 120.0
+"""Seconds for which a file belongs to the next question of its sender: clients send it alone."""
 _HOUR_S: Final = 3600.0
 _ANSWER_S: Final = 1.5
 """Seconds that a client has to say that it is a program; people notice a longer pause."""
@@ -177,6 +191,7 @@ class RoomConversation:
             sent=(message.sent_at or system.now()).timestamp(),
             ids=[id_ for id_ in (message.id, message.origin_id) if id_],
             stanza_id=message.stanza_id or "",
+            files=message.attachments,
         )
         if not (is_history and self.ring.has(heard)):
             self.ring.add(heard)
@@ -257,7 +272,7 @@ class RoomConversation:
         if not occupant.is_agent:
             self._manners.heard_person()
         address = self.addressed(message, pointers)
-        words = heard.text if address is None else address.text
+        words = _spoken(message) if address is None else address.text
         if _STOP.fullmatch(words.strip()):
             return self._stop(occupant, is_addressed=address is not None)
         if not self.has_voice:
@@ -316,6 +331,8 @@ class RoomConversation:
                 self.say(verdict.sentence, message, occupant)
             return
         heard.is_asked = True
+        reference = "" if message.replies_to is None else message.replies_to.id
+        files = message.attachments or self.ring.take_files(heard, reference, _FILES_S)
         overheard = self.ring.take(heard)
         room = self.options.room
         thread = message.conversation.thread
@@ -327,7 +344,8 @@ class RoomConversation:
             conversation=Conversation(self.agent, room, in_room=True, thread=thread),
             principal=self.account(occupant) or self.options.principal,
             reply_to=self._here(thread),
-            text=text,
+            text=with_files(text, files),
+            files=tuple([SentFile(sent=file) for file in files]),
             language=message.language,
             room=self.room_request(occupant, overheard, message.stanza_id or ""),
         )
@@ -456,7 +474,9 @@ def _limits(options: RoomOptions) -> Limits:
 
 
 def _text_of(message: InboundMessage) -> str:
-    """Return the text of a message for a model, with the files that it has."""
-    text = f"/me {message.text}" if message.is_action else message.text
-    files = [each.url or each.name or "a file" for each in message.attachments]
-    return "\n".join(filter(None, (text, *(f"[Attached: {each}]" for each in files))))
+    """Return the text of a message for a model, with a line for each file."""
+    return with_files(_spoken(message), message.attachments)
+
+
+def _spoken(message: InboundMessage) -> str:
+    return f"/me {message.text}" if message.is_action else message.text

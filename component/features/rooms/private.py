@@ -12,7 +12,7 @@ import msgspec
 import structlog
 
 from component import system
-from component.agent.requests import MessageStarter, TurnRequest
+from component.agent.requests import MessageStarter, SentFile, TurnRequest, with_files
 from component.features.rooms.manners import Limits, Manners
 from component.kernel.kernel import Kernel
 from component.kernel.rooms.membership import Membership
@@ -77,7 +77,8 @@ class PrivateMessages:
         if answers:
             self._say(request, DIRECTLY)
             return None
-        if not message.text or message.from_agent or message.copy:
+        says_something = message.text or message.attachments
+        if not says_something or message.from_agent or message.copy:
             return None
         return self._said(request, message, found, occupant)
 
@@ -116,7 +117,8 @@ class PrivateMessages:
             conversation=Conversation(found.agent, peer, thread=thread),
             principal=found.account(occupant) or found.options.principal,
             reply_to=msgspec.structs.replace(message.reply_to, is_occupant=True, occupant=who),
-            text=f"/me {text}" if message.is_action else text,
+            text=with_files(f"/me {text}" if message.is_action else text, message.attachments),
+            files=tuple([SentFile(sent=file) for file in message.attachments]),
             language=message.language,
             room=found.room_request(occupant),
         )

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from component.agent.requests import Overheard
+from component.link.messages.inbound import Attachment
 
 MESSAGES: Final = 50
 BYTES: Final = 16_384
@@ -18,7 +19,8 @@ _LONGEST: Final = 4_096
 class Heard(msgspec.Struct):
     """A message. `author` identifies who has written it; it is empty if that is not known, as in
     the history of a room. `ids` are those by which others refer to it. `is_given` says that an
-    agent has got it with a request, `is_asked` that it was a request itself.
+    agent has got it with a request, `is_asked` that it was a request itself. `files` are those of
+    which no request was made yet.
     """
 
     author: str
@@ -29,6 +31,7 @@ class Heard(msgspec.Struct):
     stanza_id: str = ""
     is_given: bool = False
     is_asked: bool = False
+    files: tuple[Attachment, ...] = ()
 
 
 class Ring:
@@ -66,6 +69,24 @@ class Ring:
             if same and (reference in heard.ids or reference == heard.stanza_id):
                 return heard
         return None
+
+    def take_files(self, request: Heard, reference: str, within_s: float) -> tuple[Attachment, ...]:
+        """Return the files that a request without files is about: those of the message with the id
+        `reference`, to which it replies, or those that its author has sent shortly before.
+        """
+        found: list[Attachment] = []
+        for heard in self._heard:
+            if heard is request:
+                break
+            if reference:
+                is_meant = reference in heard.ids or reference == heard.stanza_id
+            else:
+                is_theirs = bool(heard.author) and heard.author == request.author
+                is_meant = is_theirs and request.sent - heard.sent <= within_s
+            if is_meant:
+                found += heard.files
+                heard.files = ()
+        return tuple(found)
 
     def revise(self, heard: Heard, text: str) -> None:
         """Replace the text of a message; an empty one removes it."""
