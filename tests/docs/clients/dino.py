@@ -51,11 +51,19 @@ class Dino(Window):
 
     def react(self) -> None:
         """React with a thumb up to the newest message."""
-        top = self._top()
-        self.clicks(NEWEST, (866, top + 8))
-        self.types("thumbs up", send=False)
-        self.clicks((544, top + 142))  # the first one that is found
-        self.clicks(ENTRY)
+        reactions = "SELECT 1 FROM reaction"
+        before = self.count(reactions)
+
+        def is_done() -> bool:
+            top = self._top()
+            self.clicks(NEWEST, (866, top + 8))
+            self.types("thumbs up", send=False)
+            time.sleep(2 * window.SETTLED_S)  # it searches
+            self.clicks((544, top + 142))  # the first one that is found
+            self.clicks(ENTRY)
+            return self.count(reactions) > before
+
+        window.await_(is_done, "it does not react")
 
     def _top(self) -> int:
         """Return where the newest message begins, whose background is darker under the pointer."""

@@ -84,6 +84,15 @@ def draws(play: Play) -> None:
         play.person.shows_image("Verona.png")
 
 
+def describes_to_all(play: Play) -> None:
+    """A picture that a person has sent to the room is what a question is about."""
+    play.person.send(PICTURE)
+    play.other.hears("https://", by=PERSON)
+    play.person.mention(NICK, "what do you see?")
+    play.other.hears("A white river between green hills.", by=NICK)
+    play.person.shows("A white river between green hills.")
+
+
 def describes_a_picture(play: Play) -> None:
     """A picture that a person uploads is shown to the model."""
     play.person.send(PICTURE)
@@ -98,7 +107,10 @@ def draws_for_one(play: Play) -> None:
         play.person.shows_image("Padua.png")
 
 
-IN_ROOM = (answers_who_mentions_it, answers_who_replies, stops, two_decide, draws)
+IN_ROOM = (
+    *(answers_who_mentions_it, answers_who_replies, stops, two_decide, draws),
+    describes_to_all,
+)
 IN_CHAT = (describes_a_picture, draws_for_one)
 
 

@@ -68,6 +68,10 @@ class Window:
         await_(lambda: self._has(words), f"no message with {words!r}")
         time.sleep(SETTLED_S)
 
+    def count(self, query: str) -> int:
+        """Return how many rows of the database a query finds."""
+        return len(rows(self._database, query))
+
     def finds(self, query: str, value: str) -> None:
         """Wait until a query of the database has a row."""
         await_(lambda: bool(rows(self._database, query, value)), f"no row with {value!r}")
@@ -81,13 +85,13 @@ class Window:
 
     def confirms(self, query: str) -> None:
         """Press Return until a query of the database has more rows than now."""
-        before = len(rows(self._database, query))
+        before = self.count(query)
 
         def done() -> bool:
             time.sleep(2 * SETTLED_S)
             self.press("Return")
             time.sleep(SETTLED_S)
-            return len(rows(self._database, query)) > before
+            return self.count(query) > before
 
         await_(done, "it is not confirmed")
 
