@@ -1,6 +1,7 @@
 """The options of each package, made from the settings."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from component import DEFAULT_AGENT, VERSION
@@ -312,4 +313,7 @@ def limited_in_usd(settings: Settings) -> bool:
     """Return whether any budget is in US dollars, so that prices matter."""
     limits = budget_limits(settings)
     all_ = (*limits.agents.values(), limits.principal, limits.task, limits.day)
-    return any(limit.usd is not None for limit in all_)
+    values = [getattr(settings, name) for name in type(settings).model_fields]
+    sections = chain.from_iterable([one if isinstance(one, tuple) else (one,) for one in values])
+    own = [getattr(section, "budget_usd", None) for section in sections]  # of rooms and schedules
+    return any(limit.usd is not None for limit in all_) or any(one is not None for one in own)
