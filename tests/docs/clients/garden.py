@@ -109,7 +109,10 @@ def garden(
     settings: dict[str, object] = {
         "agent__name": NICK,
         "llm__vision": True,
-        "rooms": [{"jid": room, "nick": NICK}],
+        # Scenarios ask more in a minute than a person does.
+        "rooms": [
+            {"jid": room, "nick": NICK, "answers_per_minute": 100, "answers_per_occupant": 100}
+        ],
         "policy__rules": [
             {
                 "skills": ["open-gate"],
