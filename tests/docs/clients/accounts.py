@@ -8,10 +8,13 @@ from tests.servers.talk import login
 from tests.servers.watching import assert_result
 
 BOOKMARKS = "urn:xmpp:bookmarks:1"
+NICK = "http://jabber.org/protocol/nick"
 
 
 def bookmark(server: Server, room: str) -> None:
-    """Have the clients of the person join a room after the login (XEP-0402)."""
+    """Have the clients of the person join a room after the login (XEP-0402), or be called there as
+    in the bookmark (XEP-0172).
+    """
     inside = (
         f"<publish node='{BOOKMARKS}'><item id={quoteattr(room)}>"
         f"<conference xmlns='{BOOKMARKS}' name='Garden' autojoin='true'><nick>{PERSON}</nick>"
@@ -23,8 +26,10 @@ def bookmark(server: Server, room: str) -> None:
         "</x></publish-options>"
     )
     with login(server) as client:
-        pubsub = f"<pubsub xmlns='http://jabber.org/protocol/pubsub'>{inside}</pubsub>"
-        assert_result(client.iq(None, pubsub, "set"))
+        nick = f"<item><nick xmlns='{NICK}'>{PERSON}</nick></item>"
+        for each in (inside, f"<publish node='{NICK}'>{nick}</publish>"):
+            pubsub = f"<pubsub xmlns='http://jabber.org/protocol/pubsub'>{each}</pubsub>"
+            assert_result(client.iq(None, pubsub, "set"))
 
 
 def add_contact(server: Server, contact: str) -> None:

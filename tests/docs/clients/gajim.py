@@ -17,8 +17,9 @@ from tests.servers.base import Server
 
 WIDTH, HEIGHT = 1060, 560
 """Pixels of Gajim's window."""
+ENTRY = (700, 535)
 ASIDE = (250, 400)
-"""A point in the window where nothing is."""
+"""Points in the window: where one types, and where nothing is."""
 _SCRIPT = """
 gajim & while [ ! -e "$1/open" ]; do sleep 0.1; done; gajim "xmpp:$2"; wait
 """
@@ -138,6 +139,7 @@ def in_room(server: Server, room: str, home: Path) -> Iterator[GajimClient]:
     home.mkdir()
     bookmark(server, room)
     with gajim(server, f"{room}?join", home) as shown:
+        shown.clicks(ENTRY)
         yield GajimClient(shown, home)
 
 
