@@ -7,29 +7,16 @@ from tests.servers.base import Server
 from tests.servers.talk import login
 from tests.servers.watching import assert_result
 
-BOOKMARKS = "urn:xmpp:bookmarks:1"
-NICK = "http://jabber.org/protocol/nick"
-
 
 def bookmark(server: Server, room: str) -> None:
-    """Have the clients of the person join a room after the login (XEP-0402), or be called there as
-    in the bookmark (XEP-0172).
+    """Have the clients of the person join a room after the login (XEP-0048): both servers give this
+    bookmark to clients that ask for newer ones.
     """
-    inside = (
-        f"<publish node='{BOOKMARKS}'><item id={quoteattr(room)}>"
-        f"<conference xmlns='{BOOKMARKS}' name='Garden' autojoin='true'><nick>{PERSON}</nick>"
-        "</conference></item></publish><publish-options><x xmlns='jabber:x:data' type='submit'>"
-        "<field var='FORM_TYPE' type='hidden'>"
-        "<value>http://jabber.org/protocol/pubsub#publish-options</value></field>"
-        "<field var='pubsub#persist_items'><value>true</value></field>"
-        "<field var='pubsub#access_model'><value>whitelist</value></field>"
-        "</x></publish-options>"
-    )
+    conference = f"<conference jid={quoteattr(room)} name='Garden' autojoin='true'>"
+    storage = f"{conference}<nick>{PERSON}</nick></conference>"
+    query = f"<storage xmlns='storage:bookmarks'>{storage}</storage>"
     with login(server) as client:
-        nick = f"<item><nick xmlns='{NICK}'>{PERSON}</nick></item>"
-        for each in (inside, f"<publish node='{NICK}'>{nick}</publish>"):
-            pubsub = f"<pubsub xmlns='http://jabber.org/protocol/pubsub'>{each}</pubsub>"
-            assert_result(client.iq(None, pubsub, "set"))
+        assert_result(client.iq(None, f"<query xmlns='jabber:iq:private'>{query}</query>", "set"))
 
 
 def add_contact(server: Server, contact: str) -> None:
