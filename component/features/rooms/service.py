@@ -230,6 +230,9 @@ class RoomService:
         agents = self._kernel.settings.agent_names
         found = all_options(self._entries, self.invitations, rows.values())
         self._options = {key: each for key, each in found.items() if key[0] in agents}
+        self._kernel.environment.catalog.rooms = frozenset(
+            each.room for each in self._options.values() if each.principal == each.room
+        )
         address_of, rooms = self._kernel.stream.addresses.address_of, self._kernel.rooms
         for key in [key for key in self.conversations if key not in self._options]:
             del self.conversations[key]
