@@ -265,6 +265,8 @@ class RoomService:
         key = self._key(membership)
         if isinstance(change, Joined):
             self._told.pop(key, None)
+            if self._kernel.agents is not None:
+                self._kernel.agents.conversations.connected()  # answers have waited for the room
         elif isinstance(change, Out):
             inviter = self._told.pop(key, None)
             if inviter is not None:

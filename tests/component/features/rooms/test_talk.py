@@ -280,6 +280,24 @@ async def test_stop_of_anybody_stops_it_at_once(tmp_path: Path) -> None:
             assert await it.juliet.hear("Stopped.", within_s=5)
 
 
+async def test_a_request_survives_a_kill_and_is_answered_once_in_the_room(tmp_path: Path) -> None:
+    reached = anyio.Event()
+
+    async def never(_request: ModelRequest) -> str:
+        reached.set()
+        await anyio.sleep_forever()
+        return ""
+
+    async with lobby(tmp_path, Script(never, otherwise="The nightingale.")) as it:
+        await it.room.say(it.juliet, f"{NICK}: which bird was it?")
+        await reached.wait()
+        await it.kit.kill()
+        it.room.remove(NICK, 333)
+        await it.kit.start()
+        await it.again()
+        assert it.said() == ["The nightingale."]
+
+
 async def test_stop_to_somebody_else_is_not_answered(tmp_path: Path) -> None:
     async with lobby(tmp_path, Script()) as it:
         await it.room.say(it.romeo, "stop")
