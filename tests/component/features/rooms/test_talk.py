@@ -45,6 +45,7 @@ async def test_what_was_written_before_it_came_is_context_and_not_answered(tmp_p
     async with lobby(tmp_path, Script("Yes.")) as it:
         await it.room.say(it.juliet, f"{NICK}: are you there?")
         await it.juliet.hear("Yes.")
+        await it.kit.advance(1)  # the server has confirmed the answer
         await it.kit.stop()
         await it.room.say(it.juliet, f"{NICK}: and now?")
         await it.kit.start()
