@@ -108,7 +108,8 @@ class RoomVotes:
         if self._kernel.rooms.is_own_agent(membership.room, nick):
             return
         for id_ in (message.id, message.origin_id):
-            self._store(self._questions.disown(membership.room, id_ or ""))
+            if id_:
+                self._store(self._questions.disown(membership.room, id_))
         ballot = self._ballot(membership, message)
         if occupant is None or ballot is None:
             return

@@ -590,3 +590,15 @@ async def test_what_a_model_asks_for_is_decided_by_the_room(tmp_path: Path) -> N
         await w.react("alice", UP)
         assert await juliet.hear("paid") == "It is paid."
         assert done == ["paid 7"]
+
+
+async def test_a_room_that_is_away_for_a_moment_is_waited_for(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        await w.enter("alice")
+        w.room.remove("assistant", 332)
+        task = await w.ask()
+        await w.kit.settled()
+        assert "state='input-required'" in await ended(w, task)
+        await w.kit.advance(60)
+        await w.react("alice", UP)
+        assert done == ["paid 5"]
