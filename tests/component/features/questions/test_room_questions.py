@@ -12,6 +12,7 @@ from tests.kit import Kit, Peer, Script, anyio_backend, call, service
 from tests.kit.rooms import Room, Rooms
 from tests.kit.xmpp import body
 from xep.fluux_agent.confirm import Confirm
+from xep.fluux_poll import Poll, PollClosed
 from xep.hats import NAMESPACE as HATS
 from xep.jid import JID
 from xep.message_correction import Replace
@@ -137,6 +138,13 @@ async def test_two_occupants_approve_and_the_message_says_so(tmp_path: Path) -> 
         first, *corrections = [one for one, _ in w.said()]
         for each in corrections:
             assert each.require(Replace).id == first.id
+        # What clients show that know polls.
+        poll = first.require(Poll)
+        assert [one.emoji for one in poll.options] == [UP, DOWN]
+        assert "amount: 5" in (poll.description or "")
+        closed = corrections[-1].require(PollClosed)
+        assert closed.message_id == first.id
+        assert [(one.emoji, one.count) for one in closed.tallies] == [(UP, 2), (DOWN, 0)]
 
 
 async def ended(w: World, task: str) -> str:
