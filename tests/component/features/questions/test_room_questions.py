@@ -89,6 +89,7 @@ class World:
 
     async def react(self, name: str, *emoji: str, to: str = "", inside: str = "") -> None:
         """React to the question, by the id that the room has given it."""
+        await self.kit.settled()
         id_ = to or stanza_id(self.question())
         reactions = "".join(f"<reaction>{one}</reaction>" for one in emoji)
         await self.room.say(
@@ -610,3 +611,19 @@ async def test_a_room_that_is_away_for_a_moment_is_waited_for(tmp_path: Path) ->
         await w.kit.advance(60)
         await w.react("alice", UP)
         assert done == ["paid 5"]
+
+
+async def test_whoever_has_asked_in_chat_hears_how_many_approvals_are_needed(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, need=2) as w:
+        await w.enter("alice")
+        await w.enter("bob")
+        juliet = w.kit.peer("juliet@capulet.example/desk")
+        await juliet.say("/run pay amount=5")
+        assert await juliet.hear("waiting for") == "pay is waiting for 2 approvals."
+        await w.react("alice", UP)
+        said = await juliet.hear("waiting for")
+        assert said == "pay is waiting for 2 approvals. One more approval is needed."
+        await w.react("bob", UP)
+        assert "paid 5" in await juliet.hear("paid")
