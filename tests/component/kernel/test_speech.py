@@ -291,7 +291,7 @@ def test_drafts_are_shown_where_the_settings_and_the_client_allow_it(
 
 def test_no_draft_is_sent_where_the_agent_cannot_write() -> None:
     out = Out()
-    out.speech.in_room = lambda _agent, _room: "silent"
+    out.speech.in_room = lambda _to: "silent"
     assert not out.speech.draft(Reply(id="1.draft", to=in_room(), text="It"))
     out.there = False
     assert not out.speech.draft(Reply(id="1.draft", to=address(), text="It"))
@@ -306,7 +306,7 @@ async def test_what_may_be_lost_is_said_again_in_a_room_when_the_agent_is_there(
     async def handled() -> bool:
         return losses.pop(0)
 
-    def in_it(_agent: JID, _room: JID) -> Any:
+    def in_it(_to: ReplyAddress) -> Any:
         if looks and losses != [False, True]:
             sent_after.append(len(out.sent))
             return looks.pop()
