@@ -261,4 +261,4 @@ def _notes(run: Run, kept: Sequence[Line]) -> tuple[str, str]:
         return "", ""
     if digest == prompt.NO_NOTES:
         return "", digest
-    return prompt.notes(run.ask.profile, run.fence), digest
+    return prompt.notes(run.ask.profile, run.fence, run.about), digest

@@ -83,7 +83,7 @@ _IN_ROOM: Final = (
 _IN_PRIVATE: Final = (
     "It is one of the people in the group chat {room}, who writes to you in private."
 )
-_NO_NOTES: Final = "[There are no notes on the person any more.]"
+_NO_NOTES: Final = "[There are no notes on {about} any more.]"
 NO_NOTES: Final = "-"
 """The digest of no notes."""
 
@@ -145,14 +145,16 @@ def context(
     return f"[{said}]"
 
 
-def notes(profile: Profile, fence: Fence) -> str:
-    """Return the notes on the person for the prompt, which has them whenever they have changed."""
+def notes(profile: Profile, fence: Fence, about: str) -> str:
+    """Return the notes on the person for the prompt, which has them whenever they have changed;
+    `about` is `the person`, or `this room` where the notes are on that.
+    """
     parts = []
     if profile.user.strip():
-        parts += ["[About the person:]", fence.around(profile.user.strip(), "our notes")]
+        parts += [f"[About {about}:]", fence.around(profile.user.strip(), "our notes")]
     if profile.memory.strip():
-        parts += ["[Notes on the person:]", fence.around(profile.memory.strip(), "our notes")]
-    return "\n".join(parts) or _NO_NOTES
+        parts += [f"[Notes on {about}:]", fence.around(profile.memory.strip(), "our notes")]
+    return "\n".join(parts) or _NO_NOTES.format(about=about)
 
 
 def notes_digest(profile: Profile) -> str:

@@ -594,7 +594,7 @@ class Run:
         digest = prompt.notes_digest(profile)
         changed = notes and digest != (self.journal.notes or prompt.NO_NOTES)
         if changed:
-            shown.append(prompt.notes(profile, fence))
+            shown.append(prompt.notes(profile, fence, self.about))
         self.memories.update(((one.key, one.digest), one) for one, _ in recalled)
         taints = {one.taint for one, _ in recalled if one.taint is not None} | {*request.taints}
         if overheard:
@@ -624,6 +624,12 @@ class Run:
             stanza_id="" if room is None else room.stanza_id,
             overheard=overheard,
         )
+
+    @property
+    def about(self) -> str:
+        """Whom the notes are about."""
+        in_room = self.ask.messages[0].room is not None and self.ask.key.who.resource is None
+        return "this room" if in_room else "the person"
 
     def overheard(self, request: TurnRequest) -> list[OverheardLine]:
         """Return what others have written in the room before a message, without what the prompt has

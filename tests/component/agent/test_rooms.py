@@ -115,6 +115,14 @@ async def test_the_prompt_says_that_it_is_a_room_and_who_has_written(tmp_path: P
     assert "writes to you in private" in private
 
 
+async def test_notes_in_a_room_are_about_the_room(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.profile = Profile(agent="assistant", user="It is about roses.")
+    async with world.life():
+        await answers(world, said("1", "hello", "Alice", ALICE))
+    assert "[About this room:]" in contexts(world.brain.asked[0])[0]
+
+
 @given(st.text(max_size=80))
 def test_no_nickname_looks_like_a_line_of_the_service(nick: str) -> None:
     fence, asked = Fence("f00"), with_room(said("1", "x", "n"), nick=nick)

@@ -14,10 +14,13 @@ from component.tasks.gate import Gate, NotPermitted
 from component.tasks.request import CallerContext, Request
 from tests.component.agent.room import ROOM, said
 from tests.component.link.router.wire import AGENT, until
-from tests.component.tools.test_tools import AT, WHO, Desk, add, look_up, names
+from tests.component.tools.test_tools import WHO, Desk, add, look_up, names
+from xep.fluux_agent.confirm import Decision
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio
+
+AT = said("", "", "Alice").target.bare
 
 
 @skill(destructive=True, open_world=False)
@@ -93,7 +96,8 @@ async def test_the_person_who_asks_in_a_room_is_asked_at_their_account() -> None
         told = [sent for sent in desk.world.told.sent if "<confirm " in sent]
         assert all(f"to='{WHO.bare}'" in sent for sent in told)
         assert not any(str(ROOM) in sent for sent in told)
-        await desk.decide(waiting.task, "approve")
+        (question,) = await desk.world.service.open_questions(WHO.bare, AT)
+        await desk.world.service.decide(WHO.bare, AT, Decision(id=question.id, value="approve"))
         await until(lambda: desk.world.tools_ended == [waiting.task])
 
 
