@@ -220,7 +220,7 @@ def test_a_private_message_to_an_occupant_is_marked_as_one() -> None:
 @pytest.mark.parametrize("nick", ["", "Alice"])
 def test_an_answer_in_a_room_where_the_agent_cannot_write_is_dropped(nick: str) -> None:
     out, state = Out(), ["joins", "silent", "speaks"]
-    out.speech.in_room = lambda _to: state[0]  # type: ignore[assignment, return-value]
+    out.speech.in_room = lambda _to: state[0]  # type: ignore[return-value]
     reply = Reply(id="1", to=in_room(nick), text="Hi")
     assert not out.speech.say(reply), "it waits until the agent is in the room"
     state.pop(0)
