@@ -25,6 +25,8 @@ from component.kernel.rooms.membership import Change, Membership, Stay
 from component.kernel.rooms.occupants import Joined, Moved, Out, OwnChanged
 from component.link.router.table import Request
 from component.memory_directory.layout import SessionKey
+from component.store.database import Database
+from component.store.forgetting import Forgotten
 from xep.jid import JID
 
 _log = structlog.get_logger("component.rooms")
@@ -200,6 +202,11 @@ class RoomService:
                 persona=row.persona if persona is None else persona,
             )
         )
+
+    def forget(self, database: Database, who: Forgotten) -> Callable[[], None]:
+        """Forget who has invited an agent, within a transaction; see `Opened.forget`."""
+        room_rows.forget(database, who)
+        return lambda: self.spawn(self.reload())
 
     def _row(self, key: Key) -> RoomRow:
         return self._rows.get(key) or RoomRow(agent=key[0], room=str(key[1]))

@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from component.agent.requests import TurnRequest
+from component.kernel.rooms.membership import Membership
 from component.models.protocol import ModelRequest
 from component.skills import skill
 from tests.component.features.rooms.lobby import NICK, ROOM, Lobby, lobby, spoken
@@ -367,6 +368,34 @@ async def test_a_corrected_message_is_answered_as_it_is_now(tmp_path: Path) -> N
         await it.room.say(it.juliet, f"{NICK}: is it warm in Venice?", replace)
         assert await it.juliet.hear("It is warm in Venice")
         assert "Verona" not in it.model.asked
+
+
+@pytest.mark.parametrize("retracts", [True, False])
+async def test_what_changes_while_its_client_is_asked_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, retracts: bool
+) -> None:
+    answered = anyio.Event()
+
+    async def ask(*_: object) -> bool:
+        await answered.wait()
+        return False
+
+    monkeypatch.setattr(Membership, "ask_is_agent", ask)
+    async with lobby(tmp_path, Script("It is warm in Venice.")) as it:
+        id_ = await it.room.say(it.juliet, f"{NICK}: is it warm in Verona?")
+        if retracts:
+            heard = await it.romeo.receive(lambda each: "Verona" in (each.text_of("body") or ""))
+            retract = f"<retract xmlns='urn:xmpp:message-retract:1' id='{room_id(heard)}'/>"
+            await it.room.say(it.juliet, "", retract)
+        else:
+            replace = f"<replace xmlns='urn:xmpp:message-correct:0' id='{id_}'/>"
+            await it.room.say(it.juliet, f"{NICK}: is it warm in Venice?", replace)
+        await it.kit.settled()
+        answered.set()
+        await it.kit.advance(5)
+        assert it.said() == ([] if retracts else ["It is warm in Venice."])
+        if not retracts:
+            assert "Verona" not in it.model.asked
 
 
 async def test_a_correction_under_another_name_counts_for_nothing(tmp_path: Path) -> None:
