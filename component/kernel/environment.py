@@ -60,6 +60,7 @@ class Catalog:
 
     Attributes:
         rights: what the settings say that apply now.
+        rooms: the rooms whose occupants have the rights of the room. They are admitted.
         admins: the bare JIDs of the admins.
         view: gives the skills that a principal sees and may execute.
         profiles: the contact profile of each agent by localpart, and that of the domain by None.
@@ -75,6 +76,7 @@ class Catalog:
         knowledge: Callable[[], Knowledge],
     ) -> None:
         self.rights = read_rights(settings)
+        self.rooms: frozenset[JID] = frozenset()
         self.admins = set(self.rights.admins)
         self.profiles = dict(self.rights.profiles)
         self.registry = make_registry(settings, of_features, knowledge)
@@ -97,8 +99,8 @@ class Catalog:
         return self.rights.settings
 
     def admits(self, principal: JID) -> bool:
-        """Return whether the policy admits a bare JID."""
-        return self.rights.policy.admits(principal)
+        """Return whether the policy admits a bare JID, or it is a room in which agents answer."""
+        return self.rights.policy.admits(principal) or principal in self.rooms
 
     def is_peer(self, principal: JID) -> bool:
         """Return whether a bare JID is an address of a peer."""
@@ -125,6 +127,8 @@ class Catalog:
     def _view_key(self, principal: JID) -> tuple[Policy, ViewKey]:
         # With the policy, so that no view of an earlier one is used for a later one.
         policy = self.rights.policy
+        if principal in self.rooms:
+            return policy, policy.admitted_view_key(principal)
         return policy, policy.view_key(principal)
 
 

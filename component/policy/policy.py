@@ -249,6 +249,11 @@ class Policy:
         """Return the view of this bare JID, which all principals with the same rights share."""
         return self._view(principal)
 
+    def admitted_view_key(self, principal: JID) -> ViewKey:
+        """Return the view that a bare JID would have if it was admitted. The rules apply to it."""
+        view = self._view(principal)
+        return view if view < 0 else ViewKey(view | _ADMITTED)
+
     def may_use(self, view: ViewKey, skill: str, *, hidden: bool = False) -> bool:
         """Whether a principal with this view may use the skill; nobody may use a hidden one."""
         if hidden:

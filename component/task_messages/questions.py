@@ -159,6 +159,8 @@ class Questions:
         answer = f"{ANSWER_LINE} yes or no{self._until(confirm.expires, to)}."
         if confirm.approvals is not None:
             answer = f"{answer} {approvals.needed(confirm.approvals)}".rstrip()
+            if confirm.approvals.room is not None:
+                answer += f" {printable_name(str(confirm.approvals.room.jid))} is asked, too."
         if words.cut:
             answer += " Not everything is shown below."
         elif words.hidden:

@@ -152,7 +152,9 @@ class RoomQuestions:
         self._known: dict[str, RoomQuestion] = {}
         """Those of the database, by id."""
         self._ids: FIFOCache[tuple[JID, str], str] = FIFOCache(_MOST_REMEMBERED)
-        """The questions that messages in rooms ask, by room and id of the message."""
+        """The questions that messages in rooms ask, by room and id of the message; empty for an id
+        that is not used any more.
+        """
         self._away: set[str] = set()
         """The questions whose votes may have been missed."""
         self._asked_otherwise: dict[str, str] = {}
@@ -193,7 +195,7 @@ class RoomQuestions:
 
     def find(self, room: JID, message_id: str) -> str | None:
         """Return the id of the question that a message in a room asks."""
-        return self._ids.get((room.bare, message_id))
+        return self._ids.get((room.bare, message_id)) or None
 
     def open_question(self, id_: str) -> RoomQuestion | None:
         """Return an open question by its id."""
@@ -205,7 +207,7 @@ class RoomQuestions:
         for a message that asks nothing.
         """
         question = self.find(room, id_)
-        if question is None or self.find(room, stanza_id) is not None:
+        if question is None or (room, stanza_id) in self._ids:
             return None
         self._ids[room, stanza_id] = question
         return lambda db: room_question_rows.add_message(db, room, stanza_id, question)
@@ -214,8 +216,9 @@ class RoomQuestions:
         """Forget the id of one of our messages that another occupant has given to a message, too:
         who refers to it may mean that message. Return how that is stored; None for other ids.
         """
-        if self._ids.pop((room, id_), None) is None:
+        if self.find(room, id_) is None:
             return None
+        self._ids[room, id_] = ""
         return lambda db: room_question_rows.remove_message(db, room, id_)
 
     # The work.
@@ -230,9 +233,12 @@ class RoomQuestions:
         is_first = True
         while True:
             self._wake = anyio.Event()
-            retry_s = _LOOK_S if self._kernel.stream.has_others() else None
+            retry_s: float | None = _RETRY_S
             try:
-                found = await self._kernel.storage.read(unfinished)
+                found, shared = await self._kernel.storage.read(
+                    lambda db: (unfinished(db), db.dialect == "postgresql")
+                )
+                retry_s = _LOOK_S if shared else None
                 if is_first:
                     is_first = False
                     self._begin(found, here)
@@ -373,13 +379,15 @@ class RoomQuestions:
 
     async def _ask_people(self, one: RoomQuestion, membership: Membership, why: str) -> None:
         """Ask those who may decide and are known, because the room cannot decide; without enough
-        of them the task fails, unless the room was asked before.
+        of them the task fails, unless the room was asked before or can be asked soon.
         """
         if self._asked_otherwise.get(one.id) == why:
             return
         people = {*one.question.asked, *await self._listed(one, membership)}
         able = people | {vote.jid for vote in one.votes}
-        if len(able) < one.approvals.need and not one.shown:
+        # Where nobody has to correct anything, the agent will be in the room soon.
+        stays_out = membership.is_in or bool(membership.advice)
+        if len(able) < one.approvals.need and stays_out and not one.shown:
             await self._tasks.fail_unanswerable(one.id, _unanswerable(one, len(able), why))
             return
         _log.info("a room cannot decide; people are asked", room=str(one.room.jid), reason=why)

@@ -71,7 +71,7 @@ def is_entitled(occupant: RoomOccupant, room: ApproverRoom) -> bool:
 class RoomVotes:
     """Takes the votes in rooms.
 
-    Votes of one occupant are handled one after another, in the order in which they arrived.
+    Votes of one account are handled one after another, in the order in which they arrived.
     """
 
     def __init__(self, kernel: Kernel, questions: "RoomQuestions") -> None:
@@ -85,9 +85,12 @@ class RoomVotes:
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Handle votes until cancelled."""
-        async with anyio.create_task_group() as self._group:
-            task_status.started()
-            await anyio.sleep_forever()
+        try:
+            async with anyio.create_task_group() as self._group:
+                task_status.started()
+                await anyio.sleep_forever()
+        finally:
+            self._group = None
 
     def is_vote(self, membership: Membership, message: InboundMessage) -> bool:
         """Return whether a message in a room is a vote, and so not meant for a conversation."""
@@ -108,11 +111,12 @@ class RoomVotes:
         if self._kernel.rooms.is_own_agent(membership.room, nick):
             return
         for id_ in (message.id, message.origin_id):
-            self._store(self._questions.disown(membership.room, id_ or ""))
+            if id_:
+                self._store(self._questions.disown(membership.room, id_))
         ballot = self._ballot(membership, message)
         if occupant is None or ballot is None:
             return
-        key = membership.room, nick
+        key = membership.room, occupant.jid
         before, mine = self._latest.get(key), anyio.Event()
         self._latest[key] = mine
 

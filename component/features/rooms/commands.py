@@ -43,10 +43,13 @@ _MAY_NOT: Final = (
     "Only admins of this service, and the owners and admins of the room or the people whom the"
     " settings name, may do that."
 )
+_CHANGING: Final = ("set", "forget", "import", "export", "delete", "share")
+"""Words after /memory and /files that change something."""
 _AT_FAULT: Final = "I can't do that now because of an error on my side. Please try again later."
 _HELP: Final = (
     "I answer {mode}. Write to all: {nick}, and your question. “stop” stops what I am doing."
-    " {nick} /new starts a new conversation, {nick} /memory shows what I remember of this room, and"
+    " {nick} /new starts a new conversation, {nick} /memory shows what I remember of this room,"
+    " {nick} /files the files that were sent to me here, and"
     " {nick} /room what applies here. For everything else, write to me directly: {address}"
 )
 
@@ -267,15 +270,15 @@ class RoomCommands:
             _check(may)
             await self._kernel.agents.conversations.new(here.session)
             return "Started a new conversation."
-        if name == "memory":
-            _check(may or not words.casefold().startswith(("set", "forget", "import", "export")))
+        if name in ("memory", "files"):
+            _check(may or not words.casefold().startswith(_CHANGING))
             asking = Asking(
                 principal=here.account(occupant) or options.principal,
                 at=here.agent,
                 agent=options.agent,
                 room=options.room,
             )
-            found = self._kernel.commands.get("memory", asking)
+            found = self._kernel.commands.get(name, asking)
             if found is not None:
                 return (await found.run(asking, read_words(found, words))).text
         return f"I can't do that in a room. Write to me directly: {here.agent}"

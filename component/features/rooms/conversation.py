@@ -63,6 +63,8 @@ _HOUR_S: Final = 3600.0
 _ANSWER_S: Final = 1.5
 """Seconds that a client has to say that it is a program; people notice a longer pause."""
 _VISITS: Final = 1_000
+_SILENT_S: Final = 300.0
+"""Seconds without a word after a refusal, unless the room gives the agent another role."""
 _SMALL: Final = 10
 """Occupants up to which a room is shown that an answer is being written (XEP-0085 §5.5)."""
 _DELAYS: Final = frozenset((delay.Delay.xml_tag, delay.LegacyDelay.xml_tag))
@@ -99,8 +101,8 @@ class RoomConversation:
         self._manners = Manners(_limits(options), service.clock)
         self._asked: LRUCache[int, bool] = LRUCache(_VISITS)
         """The visits whose occupants were asked whether they are programs."""
-        self._refused_role: str | None = None
-        """The role of the agent in which a message of it was refused."""
+        self._silent_until = 0.0
+        """Until when nothing is said, because the room has refused a message."""
 
     def change(self, options: RoomOptions) -> None:
         """Have other options from now on."""
@@ -121,11 +123,14 @@ class RoomConversation:
     @property
     def has_voice(self) -> bool:
         """Whether the agent may write: it is a visitor in a moderated room otherwise (XEP-0045
-        §7.9), or the room has refused what it wrote with the role that it still has.
+        §7.9), or the room has refused what it wrote.
         """
-        own = self.membership.view.own
-        is_silent = self.membership.is_muted or (own and own.role == self._refused_role)
+        is_silent = self.membership.is_muted or self.service.clock() < self._silent_until
         return self.membership.is_in and not is_silent
+
+    def voice_changed(self) -> None:
+        """Note that the room has given the agent another role, or has let it in again."""
+        self._silent_until = 0.0
 
     def us(self) -> Us:
         """Return who the agent is here."""
@@ -242,7 +247,11 @@ class RoomConversation:
             return self._remove((heard.stanza_id,))
         first = heard.ids[0] if heard is not None and heard.ids else reference
         address = self.addressed(message, pointers_of(stanza))
-        return self._correct(first, text if address is None else address.text, occupant)
+        words = text if address is None else address.text
+        if heard is not None and heard.is_pending:  # its request is not made yet
+            heard.words = words
+            return None
+        return self._correct(first, words, occupant)
 
     async def _remove(self, ids: Collection[str]) -> None:
         """Remove messages from the session and from turns, by the ids that the room gave them."""
@@ -278,17 +287,19 @@ class RoomConversation:
         if not self.has_voice:
             return None
         if words.startswith("/") and not message.is_action:
-            if address is None:
+            if address is None or occupant.is_agent:
                 return None  # it may be for another program
             return self.service.commands.in_room(self, occupant, words, message)
         if not self._wants(message, pointers, address):
             return None
-        return self._ask(message, heard, occupant, words)
+        heard.words, heard.is_asked, heard.is_pending = words, True, True
+        return self._ask(message, heard, occupant)
 
     def addressed(self, message: InboundMessage, pointers: Pointers) -> Address | None:
         """Return how a message addresses the agent; None if it does not."""
-        sent, conversation = self._kernel.stream.messenger.sent, message.conversation
-        return addressed(message, pointers, self.us(), partial(sent.has, conversation))
+        sent = self._kernel.stream.messenger.sent
+        here = Conversation(self.agent, self.options.room, in_room=True)
+        return addressed(message, pointers, self.us(), partial(sent.has, here))
 
     def _wants(self, message: InboundMessage, pointers: Pointers, address: Address | None) -> bool:
         """Return whether a message is to be answered, as the settings or people say."""
@@ -313,13 +324,12 @@ class RoomConversation:
         """Whether the agent answers what is addressed to nobody."""
         return self.options.answer == "always" and self.has_voice
 
-    async def _ask(
-        self, message: InboundMessage, heard: Heard, occupant: RoomOccupant, text: str
-    ) -> None:
+    async def _ask(self, message: InboundMessage, heard: Heard, occupant: RoomOccupant) -> None:
         agents, who = self._kernel.agents, identity(occupant)
         is_agent = occupant.is_agent or await self._ask_is_agent(occupant)
-        if self.service.is_exchange(self.options.room.with_resource(who)):
-            return
+        heard.is_pending = False
+        if not heard.text or self.service.is_exchange(self.options.room.with_resource(who)):
+            return  # it was retracted, or one too many
         if agents is None:
             if not is_agent and self._manners.may_say("no model", _HOUR_S):
                 self.say(_NO_MODEL, message, occupant)
@@ -327,10 +337,10 @@ class RoomConversation:
         waiting = agents.conversations.waiting_of(self.session, who)
         verdict = self._manners.ask(who, is_agent=is_agent, waiting=waiting)
         if not verdict.answers:
+            heard.is_asked = False
             if verdict.sentence:
                 self.say(verdict.sentence, message, occupant)
             return
-        heard.is_asked = True
         reference = "" if message.replies_to is None else message.replies_to.id
         files = message.attachments or self.ring.take_files(heard, reference, _FILES_S)
         overheard = self.ring.take(heard)
@@ -344,7 +354,7 @@ class RoomConversation:
             conversation=Conversation(self.agent, room, in_room=True, thread=thread),
             principal=self.account(occupant) or self.options.principal,
             reply_to=self._here(thread),
-            text=with_files(text, files),
+            text=with_files(heard.words, files),
             files=tuple([SentFile(sent=file) for file in files]),
             language=message.language,
             room=self.room_request(occupant, overheard, message.stanza_id or ""),
@@ -451,9 +461,8 @@ class RoomConversation:
 
     def refused(self, error: StanzaError) -> None:
         """Note that the room has refused a message of the agent (XEP-0045 §7.4, §7.9)."""
-        own = self.membership.view.own
-        if error.condition == "forbidden" and own is not None:
-            self._refused_role = own.role
+        if error.condition == "forbidden":
+            self._silent_until = self.service.clock() + _SILENT_S
         _log.warning(
             "a room has refused a message",
             room=str(self.options.room),

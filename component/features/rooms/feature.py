@@ -39,7 +39,7 @@ class RoomFeature(Feature):
             commands=service.commands.commands(),
             loops=(service.run,),
             shared_changes={rows.TOPIC: service.reload},
-            forget=rows.forget,
+            forget=service.forget,
         )
 
     def reopen(self, kernel: Kernel, before: Self) -> Opened:

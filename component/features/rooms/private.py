@@ -102,6 +102,8 @@ class PrivateMessages:
             if self._manners.may_say(f"no model {found.options.room} {who}", _HOUR_S):
                 self._say(request, DIRECTLY)
             return None
+        if self._service.is_exchange(peer):
+            return None
         waiting = agents.conversations.waiting_of(session, who)
         verdict = self._manners.ask(
             f"{found.options.room} {who}", is_agent=occupant.is_agent, waiting=waiting

@@ -19,8 +19,9 @@ _LONGEST: Final = 4_096
 class Heard(msgspec.Struct):
     """A message. `author` identifies who has written it; it is empty if that is not known, as in
     the history of a room. `ids` are those by which others refer to it. `is_given` says that an
-    agent has got it with a request, `is_asked` that it was a request itself. `files` are those of
-    which no request was made yet.
+    agent has got it with a request; `is_asked` that it is a request itself, with the text `words`,
+    and `is_pending` that this request is not made yet. `files` are those of which no request was
+    made yet.
     """
 
     author: str
@@ -32,6 +33,8 @@ class Heard(msgspec.Struct):
     is_given: bool = False
     is_asked: bool = False
     files: tuple[Attachment, ...] = ()
+    is_pending: bool = False
+    words: str = ""
 
 
 class Ring:
@@ -96,6 +99,7 @@ class Ring:
             self._bytes += _size(heard)
         else:
             self._heard.remove(heard)
+            heard.text = ""
 
     def moderate(self, stanza_id: str) -> Heard | None:
         """Remove a message by the id that the room gave it; return it if it was there."""

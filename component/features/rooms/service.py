@@ -22,9 +22,11 @@ from component.kernel.exchange_limit import Admitted, ExchangeLimit
 from component.kernel.kernel import Kernel
 from component.kernel.options import agent_titles
 from component.kernel.rooms.membership import Change, Membership, Stay
-from component.kernel.rooms.occupants import Joined, Moved, Out
+from component.kernel.rooms.occupants import Joined, Moved, Out, OwnChanged
 from component.link.router.table import Request
 from component.memory_directory.layout import SessionKey
+from component.store.database import Database
+from component.store.forgetting import Forgotten
 from xep.jid import JID
 
 _log = structlog.get_logger("component.rooms")
@@ -201,6 +203,11 @@ class RoomService:
             )
         )
 
+    def forget(self, database: Database, who: Forgotten) -> Callable[[], None]:
+        """Forget who has invited an agent, within a transaction; see `Opened.forget`."""
+        room_rows.forget(database, who)
+        return lambda: self.spawn(self.reload())
+
     def _row(self, key: Key) -> RoomRow:
         return self._rows.get(key) or RoomRow(agent=key[0], room=str(key[1]))
 
@@ -230,6 +237,9 @@ class RoomService:
         agents = self._kernel.settings.agent_names
         found = all_options(self._entries, self.invitations, rows.values())
         self._options = {key: each for key, each in found.items() if key[0] in agents}
+        self._kernel.environment.catalog.rooms = frozenset(
+            each.room for each in self._options.values() if each.principal == each.room
+        )
         address_of, rooms = self._kernel.stream.addresses.address_of, self._kernel.rooms
         for key in [key for key in self.conversations if key not in self._options]:
             del self.conversations[key]
@@ -262,12 +272,22 @@ class RoomService:
         key = self._key(membership)
         if isinstance(change, Joined):
             self._told.pop(key, None)
+            self._voice_changed(key)
+            if self._kernel.agents is not None:
+                self._kernel.agents.conversations.connected()  # answers have waited for the room
+        elif isinstance(change, OwnChanged):
+            self._voice_changed(key)
         elif isinstance(change, Out):
             inviter = self._told.pop(key, None)
             if inviter is not None:
                 self.private.tell(membership.address.bare, inviter, _cannot(key[1], change))
         elif isinstance(change, Moved) and change.what == "left":
             self.spawn(self.private.left(membership, change.occupant))
+
+    def _voice_changed(self, key: Key) -> None:
+        found = self.conversations.get(key)
+        if found is not None:
+            found.voice_changed()
 
     def _key(self, membership: Membership) -> Key:
         return self._kernel.stream.addresses.agent_at(membership.address), membership.room

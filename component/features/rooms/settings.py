@@ -93,10 +93,9 @@ class Conversing(Section):
     """Maximum number of answers to one occupant in a minute."""
 
 
-class RoomEntry(Conversing):
-    """A room in which an agent takes part. See docs/how-to/rooms.md."""
+class _Place(Section):
+    # The first fields of a room: those of the last base class come first.
 
-    # The sections of pydantic list the fields of a base class first; these two are what is needed.
     jid: Annotated[str, AfterValidator(_room)] = Field(examples=["lobby@conference.example.com"])
     """Address of the room."""
     nick: Annotated[str, AfterValidator(_nick)] = Field(default="", examples=["FluuxBot"])
@@ -105,6 +104,11 @@ class RoomEntry(Conversing):
     """Password of the room. Default: none."""
     agent: str = DEFAULT_AGENT
     """Name of the agent."""
+
+
+class RoomEntry(Conversing, _Place):
+    """A room in which an agent takes part. See docs/how-to/rooms.md."""
+
     principal: Annotated[str, AfterValidator(_principal)] = Field(
         default="", examples=["guest@example.com"]
     )

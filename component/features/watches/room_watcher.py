@@ -68,7 +68,12 @@ class RoomWatcher(SourceWatcher[Moved | Joined]):
         if len(set(named)) > 1:
             self._log.warning("watches of one room name several nicknames; one is used")
         title = next((one.agent for one in watches.values()), "")
-        stay = Stay(self._changed, named[0] if named else "", check_s=self._ports.check_s)
+        stay = Stay(
+            self._changed,
+            nick=named[0] if named else "",
+            check_s=self._ports.check_s,
+            tells_admins=any(not watch.owner for watch in watches.values()),
+        )
         if stay != self._stay:  # a room that has removed the agent is not tried again for nothing
             self._stay = stay
             self._rooms.enter(self.source.subscriber, self.source.service, USER, stay, title)

@@ -389,11 +389,15 @@ class Membership:
         self._failures += 1
         self._stays_out = out.again == "next session"
         self._set("out")
-        if out.advice and self._told != out.reason:
+        if out.advice and self.tells_admins and self._told != out.reason:
             self._told = out.reason
-            if any(stay.tells_admins for stay in self.stays.values()):
-                self._ports.tell_admins(self.sentence)
+            self._ports.tell_admins(self.sentence)
         self._report(out)
+
+    @property
+    def tells_admins(self) -> bool:
+        """Whether admins want the agent there, and not only people."""
+        return any(stay.tells_admins for stay in self.stays.values())
 
     @property
     def sentence(self) -> str:

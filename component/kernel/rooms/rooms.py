@@ -141,8 +141,8 @@ class Rooms:
             self._changed()
 
     def warnings(self) -> Sequence[str]:
-        """Return why agents are not in their rooms, and what an admin can do, in sentences."""
-        return [one.sentence for one in self if one.state == "out"]
+        """Return why agents are not in rooms of the settings, and what an admin can do."""
+        return [one.sentence for one in self if one.state == "out" and one.tells_admins]
 
     def gauges(self) -> Iterable[Gauge]:
         """Return the number of rooms by state."""

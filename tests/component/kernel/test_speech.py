@@ -220,7 +220,7 @@ def test_a_private_message_to_an_occupant_is_marked_as_one() -> None:
 @pytest.mark.parametrize("nick", ["", "Alice"])
 def test_an_answer_in_a_room_where_the_agent_cannot_write_is_dropped(nick: str) -> None:
     out, state = Out(), ["joins", "silent", "speaks"]
-    out.speech.in_room = lambda _to: state[0]  # type: ignore[assignment, return-value]
+    out.speech.in_room = lambda _to: state[0]  # type: ignore[return-value]
     reply = Reply(id="1", to=in_room(nick), text="Hi")
     assert not out.speech.say(reply), "it waits until the agent is in the room"
     state.pop(0)
@@ -291,7 +291,7 @@ def test_drafts_are_shown_where_the_settings_and_the_client_allow_it(
 
 def test_no_draft_is_sent_where_the_agent_cannot_write() -> None:
     out = Out()
-    out.speech.in_room = lambda _agent, _room: "silent"
+    out.speech.in_room = lambda _to: "silent"
     assert not out.speech.draft(Reply(id="1.draft", to=in_room(), text="It"))
     out.there = False
     assert not out.speech.draft(Reply(id="1.draft", to=address(), text="It"))
@@ -306,7 +306,7 @@ async def test_what_may_be_lost_is_said_again_in_a_room_when_the_agent_is_there(
     async def handled() -> bool:
         return losses.pop(0)
 
-    def in_it(_agent: JID, _room: JID) -> Any:
+    def in_it(_to: ReplyAddress) -> Any:
         if looks and losses != [False, True]:
             sent_after.append(len(out.sent))
             return looks.pop()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from component.skills import Context, skill
 from component.skills.params import prepare
-from component.tasks import question_rows, questions
+from component.tasks import question_rows, questions, room_question_rows
 from component.tasks.protocol import Question
 from component.tasks.question_rows import Answerer
 from component.tasks.questions import Judgement, confirm_for
@@ -98,6 +98,7 @@ class World:
         return put.content.approvals
 
 
+@pytest.mark.ports
 def test_the_last_approval_that_is_needed_decides(new_ledger: Callable[[], Ledger]) -> None:
     world = World(new_ledger())
     first = world.vote(BOB)
@@ -120,6 +121,7 @@ def test_the_last_approval_that_is_needed_decides(new_ledger: Callable[[], Ledge
     assert rows == [(str(one), "approve", digest) for one in (BOB, CAROL)]
 
 
+@pytest.mark.ports
 def test_one_denial_decides(new_ledger: Callable[[], Ledger]) -> None:
     world = World(new_ledger())
     world.vote(BOB)
@@ -128,8 +130,11 @@ def test_one_denial_decides(new_ledger: Callable[[], Ledger]) -> None:
     assert (world.ledger.row("t-1").failure or "").find("denied") > 0
 
 
-def test_an_approval_by_a_reaction_ends_with_the_reaction() -> None:
-    world = World()
+@pytest.mark.ports
+def test_an_approval_by_a_reaction_ends_with_the_reaction(
+    new_ledger: Callable[[], Ledger],
+) -> None:
+    world = World(new_ledger())
     world.vote(BOB, by_reaction=True)
     assert world.withdraw(BOB).missing == 2
     assert world.shown == Approvals(need=2)
@@ -192,8 +197,28 @@ def test_only_the_room_that_was_asked_decides() -> None:
     assert world.state == "accepted"
 
 
-def test_people_who_are_asked_later_vote_as_the_others() -> None:
-    world = World(room=True, asked=(BOB,))
+@pytest.mark.ports
+def test_what_a_room_was_shown_is_remembered(new_ledger: Callable[[], Ledger]) -> None:
+    ledger = new_ledger()
+    World(ledger, room=True, asked=())
+    (row,) = room_question_rows.unfinished(ledger)
+    assert (row.input, row.room, row.agent, row.shown) == ("c-1", ROOM, AGENT, "")
+    for id_ in ("c-1", "s-1", "c-1"):
+        room_question_rows.add_message(ledger, ROOM, id_, "c-1")
+    assert room_question_rows.messages_of(ledger, "c-1") == ["c-1", "s-1"]
+    room_question_rows.remove_message(ledger, ROOM, "s-1")
+    assert room_question_rows.messages_of(ledger, "c-1") == ["c-1"]
+    room_question_rows.show(ledger, "c-1", "open 0 of 2", done=False)
+    (row,) = room_question_rows.unfinished(ledger)
+    assert row.shown == "open 0 of 2"
+    assert question_rows.confirmation_in(ledger, ROOM, "c-1") == "t-1"
+    room_question_rows.show(ledger, "c-1", "expired", done=True)
+    assert room_question_rows.unfinished(ledger) == []
+
+
+@pytest.mark.ports
+def test_people_who_are_asked_later_vote_as_the_others(new_ledger: Callable[[], Ledger]) -> None:
+    world = World(new_ledger(), room=True, asked=(BOB,))
     world.vote(BOB)
     made = questions.ask_also(world.ledger, "c-1", (BOB, CAROL))
     assert made is not None

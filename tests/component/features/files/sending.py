@@ -11,6 +11,7 @@ from component.models.messages import ImagePart
 from component.models.protocol import ModelRequest
 from tests.component.web_server import Request, Response, Server, serving
 from tests.kit import AGENT, Kit, Peer, Script, service
+from tests.waiting import eventually
 
 JULIET = "juliet@capulet.example/balcony"
 PNG = b"\x89PNG\r\n\x1a\n" + b"p" * 40
@@ -58,6 +59,14 @@ async def uploading(
         }
         async with service(directory, given, model=model) as kit:
             yield kit, uploads
+            await eventually(lambda: _is_all_answered(kit))  # a stop would wait for that
+
+
+async def _is_all_answered(kit: Kit) -> bool:
+    left = await kit.kernel.storage.read(
+        lambda database: database.execute("SELECT count(*) FROM turns").fetchone()
+    )
+    return left == (0,)
 
 
 async def send(peer: Peer, urls: Sequence[str], text: str = "", *, id_: str = "") -> None:

@@ -1,5 +1,7 @@
 """Which occupants of a room may decide, by what its presence shows."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,12 +9,14 @@ from hypothesis import strategies as st
 from component.features.questions.checks import check_rooms
 from component.features.questions.room_votes import RANKS, is_entitled, ranks_from
 from component.kernel.check import Check
-from component.kernel.rooms.occupants import RoomOccupant
+from component.kernel.rooms.occupants import RoomOccupant, RoomPresence, RoomView
 from component.policy import Policy, Rule
+from component.tasks.votes import Vote, outcome
 from xep.disco import Feature, InfoQuery
-from xep.fluux_agent.confirm import ApproverRoom
+from xep.fluux_agent.confirm import Approvals, ApproverRoom
 from xep.jid import JID
 from xep.muc import NAMESPACE as MUC
+from xep.muc import Item, Status, User
 from xep.stanza_error import StanzaError
 
 ROOM = JID.parse("ops@rooms.example")
@@ -45,6 +49,74 @@ def test_an_occupant_decides_with_account_affiliation_and_hat(
         and (hat is None or hat in occupant.hats)
     )
     assert is_entitled(occupant, room) is expected
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("enter"),
+            st.sampled_from(("A", "B", "C")),
+            st.sampled_from(("alice", "bob", "")),
+            st.sampled_from(("none", "member", "admin")),
+        ),
+        st.tuples(st.just("leave"), st.sampled_from(("A", "B", "C"))),
+        st.tuples(
+            st.sampled_from(("approve", "approve", "withdraw", "deny")),
+            st.sampled_from(("A", "B", "C", "Agent")),
+        ),
+    ),
+    max_size=20,
+)
+
+
+@given(steps, st.integers(1, 2))
+def test_any_story_of_a_room_counts_the_accounts_that_may_decide(
+    story: list[tuple[str, ...]], need: int
+) -> None:
+    room = ApproverRoom(jid=ROOM, affiliation="member")
+    view = RoomView()
+    view.join("Agent")
+    view.take(presence("Agent", "agent", "none", 110))
+    there: dict[str, tuple[str, str]] = {}
+    approved: set[str] = set()
+    denied = False
+    votes: dict[str, Vote] = {}
+    for act, nick, *more in story:
+        if act == "enter":
+            view.take(presence(nick, *more))
+            there[nick] = (more[0], more[1])
+        elif act == "leave":
+            view.take(presence(nick, "", "none", show="offline"))
+            there.pop(nick, None)
+        else:
+            occupant = view.occupants.get(nick)
+            if occupant is not None and is_entitled(occupant, room):
+                if act == "withdraw":
+                    votes.pop(occupant.jid, None)
+                else:
+                    value: Any = act
+                    votes[occupant.jid] = Vote(JID.parse(occupant.jid), value, "digest")
+            account, affiliation = there.get(nick, ("", "none"))
+            if account and affiliation != "none":
+                approved.discard(account)
+                approved |= {account} if act == "approve" else set()
+                denied = denied or act == "deny"
+        found = outcome(list(votes.values()), Approvals(need=need), "digest")
+        expected = "approve" if len(approved) >= need else None
+        assert found == ("deny" if denied else expected)
+        if found is not None:
+            return
+
+
+def presence(
+    nick: str, account: str, affiliation: Any, *codes: int, show: Any = "online"
+) -> RoomPresence:
+    jid = JID.parse(f"{account}@a.example/desk") if account else None
+    user = User(
+        items=(Item(affiliation=affiliation, jid=jid),),
+        statuses=tuple(Status(code=code) for code in codes),
+    )
+    return RoomPresence(nick=nick, user=user, show=show)
 
 
 def test_the_lists_of_a_room_that_name_approvers() -> None:

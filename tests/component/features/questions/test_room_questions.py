@@ -12,6 +12,7 @@ from tests.kit import Kit, Peer, Script, anyio_backend, call, service
 from tests.kit.rooms import Room, Rooms
 from tests.kit.xmpp import body
 from xep.fluux_agent.confirm import Confirm
+from xep.fluux_poll import Poll, PollClosed
 from xep.hats import NAMESPACE as HATS
 from xep.jid import JID
 from xep.message_correction import Replace
@@ -88,6 +89,7 @@ class World:
 
     async def react(self, name: str, *emoji: str, to: str = "", inside: str = "") -> None:
         """React to the question, by the id that the room has given it."""
+        await self.kit.settled()
         id_ = to or stanza_id(self.question())
         reactions = "".join(f"<reaction>{one}</reaction>" for one in emoji)
         await self.room.say(
@@ -137,6 +139,13 @@ async def test_two_occupants_approve_and_the_message_says_so(tmp_path: Path) -> 
         first, *corrections = [one for one, _ in w.said()]
         for each in corrections:
             assert each.require(Replace).id == first.id
+        # What clients show that know polls.
+        poll = first.require(Poll)
+        assert [one.emoji for one in poll.options] == [UP, DOWN]
+        assert "amount: 5" in (poll.description or "")
+        closed = corrections[-1].require(PollClosed)
+        assert closed.message_id == first.id
+        assert [(one.emoji, one.count) for one in closed.tallies] == [(UP, 2), (DOWN, 0)]
 
 
 async def ended(w: World, task: str) -> str:
@@ -590,3 +599,31 @@ async def test_what_a_model_asks_for_is_decided_by_the_room(tmp_path: Path) -> N
         await w.react("alice", UP)
         assert await juliet.hear("paid") == "It is paid."
         assert done == ["paid 7"]
+
+
+async def test_a_room_that_is_away_for_a_moment_is_waited_for(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        await w.enter("alice")
+        w.room.remove("assistant", 332)
+        task = await w.ask()
+        await w.kit.settled()
+        assert "state='input-required'" in await ended(w, task)
+        await w.kit.advance(60)
+        await w.react("alice", UP)
+        assert done == ["paid 5"]
+
+
+async def test_whoever_has_asked_in_chat_hears_how_many_approvals_are_needed(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, need=2) as w:
+        await w.enter("alice")
+        await w.enter("bob")
+        juliet = w.kit.peer("juliet@capulet.example/desk")
+        await juliet.say("/run pay amount=5")
+        assert await juliet.hear("waiting for") == "pay is waiting for 2 approvals."
+        await w.react("alice", UP)
+        said = await juliet.hear("waiting for")
+        assert said == "pay is waiting for 2 approvals. One more approval is needed."
+        await w.react("bob", UP)
+        assert "paid 5" in await juliet.hear("paid")

@@ -147,6 +147,7 @@ async def test_who_invited_it_is_forgotten_and_the_room_is_not(tmp_path: Path) -
         await kit.advance(5)
         (row,) = await kit.kernel.storage.read(rows.all_rows)
         assert row.inviter == ""
+        assert "has invited me" not in await juliet.ask("/room", GARDEN)
         await kit.restart()
         await kit.advance(400)
         assert NICK in room.occupants

@@ -106,6 +106,8 @@ async def test_an_occupant_without_rights_gets_help_and_no_more(tmp_path: Path) 
             ("/room", f"{ROOM} as {NICK}"),
             ("/memory", "I remember nothing"),
             ("/memory set a b", "Only admins"),
+            ("/files", "no files"),
+            ("/files delete all", "Only admins"),
             ("/room mode always", "Only admins"),
             ("/room leave", "Only admins"),
             ("/room join garden@rooms.capulet.example", "Write to me directly"),

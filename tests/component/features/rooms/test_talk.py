@@ -7,9 +7,11 @@ import anyio
 import pytest
 
 from component.agent.requests import TurnRequest
+from component.kernel.rooms.membership import Membership
 from component.models.protocol import ModelRequest
+from component.skills import skill
 from tests.component.features.rooms.lobby import NICK, ROOM, Lobby, lobby, spoken
-from tests.kit import Peer, Script, anyio_backend
+from tests.kit import Peer, Script, anyio_backend, call
 from xep.message_replies import Reply
 from xep.reactions import Reactions
 from xep.stanza import Incoming
@@ -44,6 +46,7 @@ async def test_what_was_written_before_it_came_is_context_and_not_answered(tmp_p
     async with lobby(tmp_path, Script("Yes.")) as it:
         await it.room.say(it.juliet, f"{NICK}: are you there?")
         await it.juliet.hear("Yes.")
+        await it.kit.advance(1)  # the server has confirmed the answer
         await it.kit.stop()
         await it.room.say(it.juliet, f"{NICK}: and now?")
         await it.kit.start()
@@ -224,6 +227,44 @@ async def test_a_room_vouches_only_for_accounts_that_it_is_trusted_with(
         assert [str(each.principal) for each in asked] == principals
 
 
+@skill(idempotent=True, destructive=False, open_world=False, read_only=True)
+def tide(place: str) -> str:
+    """Say when the tide is high."""
+    return f"At noon in {place}."
+
+
+@skill(idempotent=True, destructive=True, open_world=False)
+def flood(place: str) -> str:
+    """Flood a place."""
+    return f"{place} is under water."
+
+
+async def test_occupants_of_unknown_accounts_use_the_skills_of_the_room(tmp_path: Path) -> None:
+    script = Script(call("tide", place="Mantua"), "At noon.", otherwise="Well.")
+    more = '[[policy.rules]]\nskills = ["watch_*"]\nallowed_jids = ["juliet@capulet.example"]'
+    async with lobby(tmp_path, script, more, skills=(tide, flood)) as it:
+        await it.room.say(it.romeo, f"{NICK}: when is the tide high in Mantua?")
+        await it.juliet.hear("At noon.")
+        assert "At noon in Mantua." in it.model.asked
+        offered = {each.name for each in it.model.requests[-1].tools}
+        assert "tide" in offered
+        assert not offered & {"flood", "memory_store", "watch_list"}
+        await shown(it)
+        await it.room.say(it.juliet, f"{NICK}: hello")
+        await it.juliet.hear("Well.")
+        assert {"tide", "flood", "watch_list"} <= {
+            each.name for each in it.model.requests[-1].tools
+        }
+
+
+async def test_an_occupant_has_no_rights_outside_of_the_room(tmp_path: Path) -> None:
+    async with lobby(tmp_path, Script(), skills=(tide,)) as it:
+        answer = await it.romeo.iq(
+            "get", "<query xmlns='urn:fluux:agent:0#skills'/>", f"{ROOM}/{NICK}"
+        )
+        assert answer.type == "error"
+
+
 async def test_stop_of_anybody_stops_it_at_once(tmp_path: Path) -> None:
     reached = anyio.Event()
 
@@ -239,6 +280,24 @@ async def test_stop_of_anybody_stops_it_at_once(tmp_path: Path) -> None:
             await reached.wait()
             await it.room.say(it.romeo, said)
             assert await it.juliet.hear("Stopped.", within_s=5)
+
+
+async def test_a_request_survives_a_kill_and_is_answered_once_in_the_room(tmp_path: Path) -> None:
+    reached = anyio.Event()
+
+    async def never(_request: ModelRequest) -> str:
+        reached.set()
+        await anyio.sleep_forever()
+        return ""
+
+    async with lobby(tmp_path, Script(never, otherwise="The nightingale.")) as it:
+        await it.room.say(it.juliet, f"{NICK}: which bird was it?")
+        await reached.wait()
+        await it.kit.kill()
+        it.room.remove(NICK, 333)
+        await it.kit.start()
+        await it.again()
+        assert it.said() == ["The nightingale."]
 
 
 async def test_stop_to_somebody_else_is_not_answered(tmp_path: Path) -> None:
@@ -309,6 +368,34 @@ async def test_a_corrected_message_is_answered_as_it_is_now(tmp_path: Path) -> N
         await it.room.say(it.juliet, f"{NICK}: is it warm in Venice?", replace)
         assert await it.juliet.hear("It is warm in Venice")
         assert "Verona" not in it.model.asked
+
+
+@pytest.mark.parametrize("retracts", [True, False])
+async def test_what_changes_while_its_client_is_asked_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, retracts: bool
+) -> None:
+    answered = anyio.Event()
+
+    async def ask(*_: object) -> bool:
+        await answered.wait()
+        return False
+
+    monkeypatch.setattr(Membership, "ask_is_agent", ask)
+    async with lobby(tmp_path, Script("It is warm in Venice.")) as it:
+        id_ = await it.room.say(it.juliet, f"{NICK}: is it warm in Verona?")
+        if retracts:
+            heard = await it.romeo.receive(lambda each: "Verona" in (each.text_of("body") or ""))
+            retract = f"<retract xmlns='urn:xmpp:message-retract:1' id='{room_id(heard)}'/>"
+            await it.room.say(it.juliet, "", retract)
+        else:
+            replace = f"<replace xmlns='urn:xmpp:message-correct:0' id='{id_}'/>"
+            await it.room.say(it.juliet, f"{NICK}: is it warm in Venice?", replace)
+        await it.kit.settled()
+        answered.set()
+        await it.kit.advance(5)
+        assert it.said() == ([] if retracts else ["It is warm in Venice."])
+        if not retracts:
+            assert "Verona" not in it.model.asked
 
 
 async def test_a_correction_under_another_name_counts_for_nothing(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from component.features.watches import rows as watch_rows
@@ -179,6 +180,20 @@ async def test_the_state_of_the_room_is_that_of_its_watches(
         await world.shows("refused")
         world.watcher.set_watches({WATCH.id: WATCH})
         assert world.membership.state == "out", "watches that are read again are no invitation"
+
+
+async def test_admins_are_told_of_rooms_in_their_settings_and_not_of_those_of_people(
+    storage: Storage,
+) -> None:
+    world = World(storage)
+    world.missing = "item-not-found"
+    of_juliet = msgspec.structs.replace(WATCH, owner="juliet@example.com")
+    world.watcher.set_watches({of_juliet.id: of_juliet})
+    async with world.watching():
+        await world.shows("missing")
+        assert not world.said
+        world.watcher.set_watches({of_juliet.id: of_juliet, WATCH.id: WATCH})
+        await world.until(world.rooms.warnings)
 
 
 async def test_a_watch_of_a_room_that_the_agent_is_in_already(storage: Storage) -> None:

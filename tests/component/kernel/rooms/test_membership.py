@@ -446,6 +446,7 @@ async def test_admins_are_not_told_of_rooms_that_people_have_chosen() -> None:
     async with world.running(tells_admins=False):
         await world.is_in("out")
         assert not world.said
+        assert not world.rooms.warnings()
 
 
 async def test_a_room_that_is_destroyed_names_another_one_that_is_not_joined() -> None:
