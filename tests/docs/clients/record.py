@@ -9,29 +9,19 @@ They are the facts behind the stanzas in tests/component/link/messages/clients/.
 import argparse
 import tempfile
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from tests.docs.clients import converse, dino, gajim, profanity
-from tests.docs.clients.client import Client
+from tests.docs.clients.client import Client, left_out
+from tests.docs.clients.garden import NICK, PICTURE
+from tests.docs.clients.scenarios import CLIENTS
 from tests.docs.clients.scene import web_server
-from tests.servers.base import Server
 from tests.servers.clients import Element, SlixClient
-from tests.servers.talk import login
-from tests.servers.test_watches_rooms import enter
+from tests.servers.room_people import entered
 
 LIMIT_S = 60.0
-AGENT = "Assistant"
 OWN = "An answer."
 QUESTION = "May I do that?"
-PICTURE = Path(__file__).with_name("river.png")
-CLIENTS: dict[str, Callable[[Server, str, Path], AbstractContextManager[Client]]] = {
-    "converse": converse.in_room,
-    "dino": dino.in_room,
-    "gajim": gajim.in_room,
-    "profanity": profanity.in_room,
-}
 
 
 def record(person: Client, agent: SlixClient, room: str) -> None:
@@ -56,7 +46,7 @@ def record(person: Client, agent: SlixClient, room: str) -> None:
 
     person.say("Good evening")
     came("room", has("Good evening"))
-    person.mention(AGENT, "how are you?")
+    person.mention(NICK, "how are you?")
     came("mention", has("how are you"))
     speak(OWN)
     if "reply" in person.can:
@@ -83,15 +73,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("clients", nargs="*", choices=[*CLIENTS, []], default=[])
     for name in parser.parse_args().clients or CLIENTS:
+        if left_out(name):
+            continue
+        in_room, _ = CLIENTS[name]
         with (
             tempfile.TemporaryDirectory() as directory,
             web_server(Path(directory) / "p") as server,
         ):
             room = f"garden@conference.{server.host}"
-            with login(server, "romeo") as agent:
-                enter(agent, room, AGENT)
-                with CLIENTS[name](server, room, Path(directory) / "home") as person:
-                    record(person, agent, room)
+            home = Path(directory) / "home"
+            with (
+                entered(server, room, romeo=NICK) as (agent,),
+                in_room(server, room, home) as person,
+            ):
+                record(person, agent.client, room)
 
 
 if __name__ == "__main__":
