@@ -223,6 +223,7 @@ def _lists(
         (tasks.held, lambda one: (one.held_sources,)),
         (kernel.disco.nodes, lambda one: one.disco_nodes),
         (kernel.offers, lambda one: one.offers),
+        (kernel.rooms.votes, lambda one: _given(one.is_vote)),
         (kernel.gauges, lambda one: (one.gauges,)),
         (kernel.tasks.spent, lambda one: _given(one.spent)),
         (kernel.http.routes, lambda one: one.http_routes),

@@ -24,6 +24,7 @@ from component.kernel.disco import Nodes
 from component.kernel.events import EventListener, OnAvailability, OnGranted
 from component.kernel.http_routes import HttpRoute
 from component.kernel.kernel import Kernel
+from component.kernel.rooms.rooms import IsVote
 from component.kernel.stream import FormHandler, Handler
 from component.link.messages.inbound import MessageStage
 from component.metrics.counters import Gauge
@@ -97,6 +98,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
         disco_features: returns the features that disco#info announces, besides those of handlers;
             `kernel.stream.features_changed` reports that they have changed.
         fetch: fetches the files of a message to an agent, and returns them.
+        is_vote: returns whether a message to all in a room is a vote.
         task_ended: called with the id of a task that a model or a trigger has started, and that
             has ended.
         task_changed: called with each revision of a task. Never waits.
@@ -135,6 +137,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     granted: OnGranted | None = None
     disco_features: Callable[[], Sequence[str]] = tuple
     fetch: "Fetch | None" = None
+    is_vote: IsVote | None = None
     task_ended: Callable[[str], None] | None = None
     task_changed: Callable[[Notice], None] | None = None
     task_deleted: Callable[[DeletedTask], None] | None = None

@@ -1,6 +1,7 @@
 """The answers of people to questions, in words, by selected actions and by votes in rooms."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from component.features.feature import Feature, Opened
 from component.features.questions.answers import ChatAnswers, Dialogues
@@ -11,22 +12,18 @@ from component.link.messages.inbound import MessageStage
 
 
 class QuestionsFeature(Feature):
-    """Takes answers to the questions of tasks, and to those of dialogues.
+    """Takes answers to the questions of tasks, and to those of dialogues."""
 
-    Attributes:
-        room_votes: takes the votes in rooms, once it is open.
-    """
-
-    reloads = ("policy.rules",)
-    room_votes: RoomVotes
+    reloads: ClassVar = ("policy.rules",)
 
     def open(self, kernel: Kernel) -> Opened:
         """Make what takes answers."""
         questions = RoomQuestions(kernel)
-        self.room_votes = RoomVotes(kernel, questions)
+        votes = RoomVotes(kernel, questions)
         return Opened(
             message_stages=self._stages(kernel),
-            loops=(self.room_votes.run, questions.run),
+            loops=(votes.run, questions.run),
+            is_vote=votes.is_vote,
             task_changed=questions.task_changed,
         )
 

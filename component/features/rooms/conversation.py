@@ -200,7 +200,7 @@ class RoomConversation:
         )
         if not (is_history and self.ring.has(heard)):
             self.ring.add(heard)
-        if occupant is None:
+        if occupant is None or self._kernel.rooms.is_vote(self.membership, message):
             return None
         return self._said(message, heard, occupant, pointers_of(stanza))
 

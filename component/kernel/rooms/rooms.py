@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import anyio
 import structlog
@@ -10,7 +10,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from component.kernel.rooms.membership import Membership, RoomPorts, Stay
 from component.kernel.rooms.occupants import RoomPresence, identity
-from component.link.messages.inbound import ReplyAddress
+from component.link.messages.inbound import InboundMessage, ReplyAddress
 from component.link.messages.signals import shown_by
 from component.link.router.addresses import IN_ROOMS
 from component.link.router.table import Request, StanzaRoute
@@ -35,6 +35,9 @@ class _Error(Payload, frozen=True, kw_only=True):
     xml = Name(STANZAS, "error")
 
 
+IsVote: TypeAlias = Callable[[Membership, InboundMessage], bool]
+
+
 class Rooms:
     """The memberships of all agents, by agent and room, both bare.
 
@@ -42,6 +45,9 @@ class Rooms:
         chooses_resources: whether we choose the resources of our addresses ourselves; a server
             chooses that of an account.
         changed: called when there are other rooms than before.
+
+    Attributes:
+        votes: return whether a message to all is a vote. Features add theirs.
     """
 
     def __init__(
@@ -51,6 +57,7 @@ class Rooms:
         chooses_resources: bool,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
+        self.votes: list[IsVote] = []
         self._changed = changed
         self._ports = ports
         self._chooses_resources = chooses_resources
@@ -84,6 +91,10 @@ class Rooms:
             return "speaks" if other and identity(other) == to.occupant else "silent"
         own = found.view.own
         return "silent" if own is not None and own.role == "visitor" else "speaks"
+
+    def is_vote(self, membership: Membership, message: InboundMessage) -> bool:
+        """Return whether a message to all is a vote, and so not meant for a conversation."""
+        return any(is_vote(membership, message) for is_vote in self.votes)
 
     def is_room(self, address: JID) -> bool:
         """Return whether an agent is, or is to be, in the room with this address."""
