@@ -205,7 +205,7 @@ class Children:
         self, caller: Caller, ask: TurnInput, outcome: Answered | Parked
     ) -> ToolResult | Waiting:
         if isinstance(outcome, Parked):
-            return Waiting(outcome.tasks[0], question=outcome.question)
+            return Waiting(outcome.tasks[0], outcome.question, outcome.room)
         ended = "failed" if outcome.excused else "ended"
         self._record(caller, ask.profile.agent, ended, "")
         taints = frozenset(outcome.taints) - TRUSTED

@@ -810,7 +810,8 @@ class Conversation:
         sentence = ""
         if parked.question:
             self._asking.add(turn.id)
-            if turn.request.room is not None and parked.new:
+            is_elsewhere = parked.room != turn.request.conversation.peer
+            if turn.request.room is not None and parked.new and is_elsewhere:
                 sentence = sentences.ASKED  # others do not see the question
         elif waits and parked.new and not self._asking:
             sentence = sentences.STILL_AT_IT

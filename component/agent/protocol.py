@@ -16,6 +16,7 @@ from component.policy.flows import AgentLimits
 from component.policy.globs import common
 from component.policy.taint import Taint
 from xep.file_sharing import FileSharing
+from xep.jid import JID
 
 
 class Profile(Character, frozen=True, kw_only=True):
@@ -161,10 +162,13 @@ class ToolResult(msgspec.Struct, frozen=True):
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """The call continues as a task, because it needs a person or takes long."""
+    """The call continues as a task, because it needs a person or takes long. `question` says that
+    somebody was asked, and `room` in which room, if not the person alone.
+    """
 
     task: str
     question: bool = False
+    room: JID | None = None
 
 
 class Tools(Protocol):

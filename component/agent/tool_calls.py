@@ -24,6 +24,7 @@ from component.models.protocol import Completion, Tool
 from component.store.errors import StorageError
 from component.system import monotonic, time
 from component.zones import exact_time
+from xep.jid import JID
 
 _log = structlog.get_logger("component.agent")
 
@@ -49,14 +50,16 @@ class Offered(msgspec.Struct, frozen=True):
 class Parked(msgspec.Struct, frozen=True):
     """The turn waits for tasks.
 
-    `question` says that a person was asked about one of them, `round` is the number of the round of
-    calls, `new` says whether the turn waits for the first time.
+    `question` says that somebody was asked about one of them, `round` is the number of the round of
+    calls, `new` says whether the turn waits for the first time. `room` is the room that all
+    questions were put to, if there is one.
     """
 
     tasks: tuple[str, ...]
     question: bool
     round: int
     new: bool
+    room: JID | None = None
 
 
 class ToolCalls:
@@ -382,8 +385,10 @@ def _parked(
     waiting = [one for one in results if isinstance(one, Waiting)]
     if not waiting:
         return None
-    question = any(one.question for one in waiting)
-    return Parked(tuple(one.task for one in waiting), question, number, new)
+    questions = [one for one in waiting if one.question]
+    rooms = {one.room for one in questions}
+    room = rooms.pop() if len(rooms) == 1 else None
+    return Parked(tuple(one.task for one in waiting), bool(questions), number, new, room)
 
 
 def _quoted(text: str) -> str:

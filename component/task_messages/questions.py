@@ -57,6 +57,10 @@ class _More(TypedDict, total=False):
     replies_to: Reference
 
 
+SHORT_ID: Final = 4
+"""The minimum number of characters of an identifier that identify it, if they are unique."""
+
+
 class Questions:
     """Renders questions as messages.
 
@@ -183,9 +187,12 @@ class Questions:
             until = (
                 "" if confirm.expires is None else f" before {confirm.expires:%Y-%m-%d %H:%M %Z}"
             )
-            how = f"React with {THUMBS_UP} to approve or with {THUMBS_DOWN} to deny, or reply"
+            how = (
+                f"React with {THUMBS_UP} to approve or with {THUMBS_DOWN} to deny, reply yes or no"
+            )
+            short = question.id[:SHORT_ID]
             said += (
-                f"{how} yes or no{until}.",
+                f"{how} no, or write my name and *yes {short}* or *no {short}*{until}.",
                 f"It is decided by {approvals.occupants(room)}.",
                 approvals.needed(confirm.approvals),
             )

@@ -383,7 +383,10 @@ class ToolExecutor:
         if isinstance(found, ToolResult):
             return found
         if found.state not in _OVER:
-            return Waiting(found.id, question=found.state == "input-required")
+            approvals = None if found.confirm is None else found.confirm.approvals
+            room = None if approvals is None else approvals.room
+            is_asked = found.state == "input-required"
+            return Waiting(found.id, is_asked, None if room is None else room.jid)
         # The taint that a result declared is not stored with the task: the declared one applies.
         result = _ended(found, None if skill is None else skill.taint)
         if skill is not None:

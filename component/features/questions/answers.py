@@ -32,7 +32,7 @@ from component.skills.errors import printable
 from component.store import StorageError
 from component.store.outages import log_failure
 from component.task_messages import approvals
-from component.task_messages.questions import Questions, is_quoted, split_quotation
+from component.task_messages.questions import SHORT_ID, Questions, is_quoted, split_quotation
 from component.task_messages.spoken_answers import (
     SpokenYesNo,
     answer_in_chat,
@@ -63,8 +63,6 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger("component.questions")
 
-SHORTEST: Final = 4
-"""The minimum number of characters of an identifier that identify it, if they are unique."""
 _LISTED: Final = 10
 _LONGEST_NAMES: Final = 200
 
@@ -120,7 +118,7 @@ def _lines(words: Questions, questions: Sequence[Question]) -> list[str]:
 
 def _short(question: Question, questions: Sequence[Question]) -> str:
     others = [each.id for each in questions if each is not question]
-    for length in range(SHORTEST, len(question.id)):
+    for length in range(SHORT_ID, len(question.id)):
         if not any(other.startswith(question.id[:length]) for other in others):
             return question.id[:length]
     return question.id
@@ -130,7 +128,7 @@ _MODIFIERS: Final = dict.fromkeys((0xFE0E, 0xFE0F, *range(0x1F3FB, 0x1F400)))
 """Characters that select a presentation or a skin colour."""
 _COMMANDS: Final = ("/approve", "/deny", "/answer", "/show")
 _SHOW_ALL: Final = r"show (?:me )?(?:all|everything)[.!]?"
-_IDENTIFIER: Final = rf"(?i)(?=.*\d)[0-9a-f]{{{SHORTEST},}}"
+_IDENTIFIER: Final = rf"(?i)(?=.*\d)[0-9a-f]{{{SHORT_ID},}}"
 """Matches the possible beginning of an identifier, perhaps of a closed question."""
 _TOO_LATE: Final = "That question is closed: it was answered or withdrawn, or it has expired."
 _ALONE: Final = "I haven't done it. Reply just *yes*, or *no* and why."
@@ -352,7 +350,7 @@ class ChatAnswers:
         found = [
             each
             for each in questions
-            if each.id == id_ or (len(id_) >= SHORTEST and each.id.startswith(id_))
+            if each.id == id_ or (len(id_) >= SHORT_ID and each.id.startswith(id_))
         ]
         if name != "/approve" and not found and not re.fullmatch(_IDENTIFIER, identifier):
             thread = message.conversation.thread

@@ -197,6 +197,15 @@ class RoomQuestions:
         """Return the id of the question that a message in a room asks."""
         return self._ids.get((room.bare, message_id)) or None
 
+    def find_named(self, room: JID, beginning: str) -> str | None:
+        """Return the id of the only open question of a room with this beginning."""
+        found = [
+            one.id
+            for one in self._known.values()
+            if one.state == "open" and one.room.jid == room.bare and one.id.startswith(beginning)
+        ]
+        return found[0] if len(found) == 1 else None
+
     def open_question(self, id_: str) -> RoomQuestion | None:
         """Return an open question by its id."""
         found = self._known.get(id_)

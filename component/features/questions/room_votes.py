@@ -5,6 +5,7 @@ message proves who has sent it: the occupant is the one with the nickname in its
 arrives, and everything else about the occupant is what the room itself has said in its presence.
 """
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -24,6 +25,7 @@ from component.link.messages.parsing import parse_message
 from component.link.router.table import Request
 from component.store import StorageError
 from component.store.outages import log_failure
+from component.task_messages.questions import SHORT_ID
 from component.task_messages.spoken_answers import refusal_in, said_in
 from component.task_messages.value_rendering import printable_name
 from component.tasks.question_rows import Answerer
@@ -39,6 +41,7 @@ _log = structlog.get_logger("component.questions")
 RANKS: Final[tuple[Rank, ...]] = ("none", "member", "admin", "owner")
 """From the lowest to the highest."""
 _ID_BYTES: Final = 16
+_WITH_NAME: Final = re.compile(rf"(\S.*\S)\s+([0-9a-fA-F]{{{SHORT_ID},}})\s*[.!]?", re.DOTALL)
 _OWN: Final = "{nick}: you have requested this yourself, so somebody else has to decide it."
 
 Value: TypeAlias = Literal["approve", "deny", "withdraw"]
@@ -66,6 +69,17 @@ def is_entitled(occupant: RoomOccupant, room: ApproverRoom) -> bool:
         return False
     has_hat = room.hat is None or room.hat in occupant.hats
     return has_hat and occupant.affiliation in RANKS[RANKS.index(room.affiliation) :]
+
+
+def _named(text: str, nick: str) -> tuple[str, str] | None:
+    """Return the words of a message to an occupant with a nickname, and the beginning of the
+    identifier after them: not all clients can react or reply.
+    """
+    text = text.strip().removeprefix("@")
+    if not text.casefold().startswith(nick.casefold()):
+        return None
+    found = _WITH_NAME.fullmatch(text[len(nick) :].lstrip(" :,"))
+    return None if found is None else (found[1], found[2].casefold())
 
 
 class RoomVotes:
@@ -143,10 +157,14 @@ class RoomVotes:
             if value == "approve" and (message.text or message.unclear):
                 return None
             return Ballot(question, value, by_reaction=True)
-        question = None if reply is None else self._questions.find(membership.room, reply.id)
+        question, text = None, message.text
+        if reply is not None:
+            question = self._questions.find(membership.room, reply.id)
+        if question is None and (named := _named(text, membership.view.nick)) is not None:
+            question, text = self._questions.find_named(membership.room, named[1]), named[0]
         if question is None or message.is_action:
             return None
-        said, refusal = said_in(message.text), refusal_in(message.text)
+        said, refusal = said_in(text), refusal_in(text)
         if said is not None and said.value == "approve":
             return None if message.unclear else Ballot(question, "approve")
         if said is not None and said.value == "deny":

@@ -185,6 +185,26 @@ async def test_a_reply_counts_as_a_reaction_does(tmp_path: Path) -> None:
         assert "it is too much" in await ended(w, task)
 
 
+async def test_an_identifier_after_the_name_of_the_agent_is_enough(tmp_path: Path) -> None:
+    async with world(tmp_path, need=2) as w:
+        alice = await w.enter("alice")
+        bob = await w.enter("bob")
+        await w.ask()
+        confirm = w.question().require(Confirm)
+        short = confirm.id[:4]
+        assert f"write my name and *yes {short}* or *no {short}*" in body(w.question())
+        for text in ("assistant: yes", f"yes {short}", f"assistant: yes, but {short}", short):
+            await w.room.say(alice, text)
+        await w.kit.settled()
+        assert len(w.said()) == 1
+        await w.room.say(alice, f"@Assistant, yes {short}")
+        await w.kit.settled()
+        assert w.state() == "1 of 2: approved by alice@capulet.example."
+        await w.room.say(bob, f"assistant: no, too much {short}")
+        await w.kit.settled()
+        assert w.state() == "Denied by bob@capulet.example."
+
+
 async def test_the_requester_s_own_vote_is_not_counted_and_is_told_so(tmp_path: Path) -> None:
     async with world(tmp_path, not_requester=True) as w:
         await w.enter("juliet")
