@@ -123,7 +123,6 @@ class Engine:
         scanner: Scanner,
         limits: EngineLimits,
         recall: Knowledge | None = None,
-        files: StoredFiles | None = None,
     ) -> None:
         self.sessions = sessions
         self.model_calls = model_calls
@@ -140,11 +139,11 @@ class Engine:
             tools, self._injection_check, self._token_budget, model_calls.observer
         )
         self._compaction = Compaction(model_calls, self._token_budget)
-        self._files = (
-            None
-            if files is None
-            else MessageFiles(files, self._token_budget, self._injection_check)
-        )
+        self._files: MessageFiles | None = None
+
+    def show_files(self, files: StoredFiles) -> None:
+        """Show models the files of messages, from now on."""
+        self._files = MessageFiles(files, self._token_budget, self._injection_check)
 
     async def recall_ahead(self, request: TurnRequest) -> None:
         """Look up the memories for a message whose turn begins as soon as its row is on disk."""

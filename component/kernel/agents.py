@@ -116,8 +116,8 @@ class AgentSubsystem:
                 recalled=settings.memory.recall,
             ),
             recall=memories.knowledge,
-            files=memories.files,
         )
+        engine.show_files(memories.files)
         tasks.spent.append(self._spent_by_models)
         self._engine = engine
         self._skill_model = SkillModel(self._model_of, model_calls)

@@ -417,12 +417,12 @@ class World:
                 tools=self.shop,
                 sessions=Mortal(self, self.sessions),  # type: ignore[arg-type]
                 recall=self.memories,  # type: ignore[arg-type]  # a double
-                files=StoredFiles(self.sessions.layout, lambda: self.now),
                 scanner=Suspicious(),
                 limits=EngineLimits(
                     loop=self.loop, history_tokens=self.history_tokens, max_tokens=500
                 ),
             )
+            self.engine.show_files(StoredFiles(self.sessions.layout, lambda: self.now))
             self.conversations = Conversations(
                 engine=self.engine,
                 ports=ConversationPorts(
