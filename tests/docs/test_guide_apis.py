@@ -47,7 +47,7 @@ def test_each_built_in_skill_is_configured_as_the_guide_says(tmp_path: Path, num
     assert len(found) == 10
     names = set(load_skills(settings_of(tmp_path, found[number])).names())
     new = names - set(load_skills(settings_of(tmp_path)).names())
-    files = "file_list file_read file_write file_delete"
+    files = "file_list file_read file_send file_write file_delete"
     # `create_skill` is offered by a running service.
     expected = ["url_fetch", "url_fetch", "web_search", "web_search", "http_webhook", files]
     assert new == set([*expected, "xmpp_send", "email_send", GITHUB, ""][number].split())

@@ -145,6 +145,15 @@ class Room:
         for other in self.occupants.values():
             self._show(changed, other, (muc.SELF,) if other is changed else ())
 
+    def show_accounts(self) -> None:
+        """Show real JIDs to all from now on (XEP-0045 §10.2.1)."""
+        self.shows_accounts = True
+        codes = "".join(f"<status code='{code}'/>" for code in (muc.CONFIGURED, muc.NON_ANONYMOUS))
+        self._broadcast(
+            f"<message type='groupchat' from='{self.jid}'>"
+            f"<x xmlns='{muc.USER}'>{codes}</x></message>"
+        )
+
     def moderate(self, stanza_id: str) -> None:
         """Retract a message as a moderator (XEP-0425 §5)."""
         self._broadcast(
@@ -193,6 +202,11 @@ class Room:
         occupant.presence = shown
         if occupant.nick != nick:
             self._rename(occupant, nick)
+        elif muc.Join.xml.tag in stanza.child_names:  # it joins again
+            for other in self.occupants.values():
+                if other is not occupant:
+                    self._show(other, occupant)
+            self._show(occupant, occupant, (muc.SELF,))
         else:
             self.set_role(nick, occupant.role)
 

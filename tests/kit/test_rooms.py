@@ -72,3 +72,25 @@ async def test_a_room_that_does_not_exist_is_not_created(tmp_path: Path) -> None
         assert not rooms.rooms
         assert member.state == "out"
         assert [one.reason for one in changes if isinstance(one, Out)] == ["there is no such room"]
+
+
+@pytest.mark.parametrize("server", ["prosody", "ejabberd"])
+async def test_the_accounts_are_known_when_a_room_begins_to_show_them(
+    tmp_path: Path, server: Server
+) -> None:
+    async with service(tmp_path) as kit:
+        room = Rooms(kit.xmpp, server=server).create("lobby")
+        juliet = kit.peer("juliet@capulet.example/balcony")
+        await room.enter(juliet, "Juliet")
+        member, changes = await enter(kit, room.jid)
+        before = member.occupant("Juliet")
+        assert before is not None
+        assert not before.jid
+        room.show_accounts()
+        await kit.settled()
+        after = member.occupant("Juliet")
+        assert after is not None
+        assert after.jid == "juliet@capulet.example"
+        assert after.visit == before.visit
+        assert member.is_in
+    assert [one.what for one in changes if isinstance(one, Moved)] == ["changed"]

@@ -28,7 +28,7 @@ def test_the_connection_is_checked_with_the_account(server: Server, tmp_path: Pa
     assert {name: verdict for name, (verdict, _) in found.items()} == dict.fromkeys(
         (
             *("configuration", "policy", "skills", "model", "storage", "memory"),
-            *("connection", "probe", "service discovery"),
+            *("connection", "probe", "service discovery", "files"),
         ),
         "ok",
     )

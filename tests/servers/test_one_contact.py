@@ -64,10 +64,10 @@ def test_an_invitation_of_a_room_is_declined_and_the_person_told(
         assert decline is not None
         assert declined.get("from") == room
         assert str(decline.get("from")).startswith(assistant)
-        assert "Please write to me directly" in told(juliet, decline)
+        assert f"/room join {room}" in told(juliet, decline)
 
 
 def told(juliet: SlixClient, decline: Element) -> str:
     """Return the reason of a refusal, which Prosody passes on; ejabberd says who invites."""
     reason = decline.findtext(f"{{{USER}}}reason")
-    return reason or body(heard(juliet, "Please write"))
+    return reason or body(heard(juliet, "Invite me directly"))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -14,6 +15,8 @@ from tests.servers.watching import wait_for
 pytestmark = [pytest.mark.servers, pytest.mark.both_servers]
 
 NICK = "FluuxBot"
+_ROOMS = uuid4().hex[:8]
+"""Rooms of this module alone: other tests use the same servers."""
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +41,7 @@ def lobby(service: Chat) -> Iterator[tuple[Occupant, Occupant]]:
 
 
 def address_of(server: Server, name: str) -> str:
-    return f"{name}@conference.{server.host}"
+    return f"{name}-{_ROOMS}@conference.{server.host}"
 
 
 def shown(request: Request) -> str:
@@ -122,6 +125,7 @@ def test_without_voice_it_is_silent(service: Chat, lobby: tuple[Occupant, Occupa
     romeo.say(f"{NICK}: and now?")
     juliet.hears("I am back.", NICK)
     assert len(service.model.requests) == 1
+    juliet.configure(moderatedroom=0)  # for the tests that follow
 
 
 def test_the_owner_of_a_room_gives_commands_there(service: Chat) -> None:

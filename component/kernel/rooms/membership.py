@@ -316,9 +316,16 @@ class Membership:
             if user is not None and user.codes & _CONFIGURED:
                 self._is_outdated = True
                 self._wake.set()
+            if user is not None and muc.NON_ANONYMOUS in user.codes:
+                self._ask_for_occupants()
         for stay in list(self.stays.values()):
             if stay.said is not None:
                 stay.said(self, request)
+
+    def _ask_for_occupants(self) -> None:
+        """Join again without leaving: the room sends all occupants, with their accounts now."""
+        at = self.room.with_resource(self.view.nick)
+        self._send(at, muc.Join(history=muc.History(max_stanzas=0)))
 
     def show(self) -> None:
         """Send the presence of the agent again, because its capabilities have changed."""

@@ -375,7 +375,7 @@ def test_async_is_never_inline() -> None:
         ({"typical_duration": -1}, "duration"),
         ({"cost_usd": float("nan")}, "cost"),
         ({"output_media_types": ["text"]}, "not a media type"),
-        ({"taint": "Web"}, "has taint='Web': write 'person', 'peer', 'web' or 'file'"),
+        ({"taint": "Web"}, "has taint='Web': write 'person', 'peer', 'web', 'file' or 'room'"),
     ],
 )
 def test_what_would_mislead_callers_is_refused(options: dict[str, Any], says: str) -> None:
