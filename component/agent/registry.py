@@ -75,6 +75,10 @@ class Agents:
         self._known: dict[str, AgentState] = {}
         self._last: dict[str, float] = {}
         self._touched = anyio.Event()
+        self._learning = anyio.Lock()
+        """So that what was read earlier is not learned later: another instance may write at the
+        same time.
+        """
 
     def declare(self, entries: Iterable[AgentEntry]) -> None:
         """Use other declarations of the same agents from now on."""
@@ -118,9 +122,10 @@ class Agents:
         """Read the states of these agents again, or of all for None. Raises StorageError."""
         if not self._known:
             return  # `load` was not called yet
-        for _, name, state, _, changed in await self._storage.read(_rows):
-            if subjects is None or name in subjects:
-                self._learn(name, state, _time(changed))
+        async with self._learning:
+            for _, name, state, _, changed in await self._storage.read(_rows):
+                if subjects is None or name in subjects:
+                    self._learn(name, state, _time(changed))
         for name in self._last.keys() & (self._last if subjects is None else set(subjects)):
             if self._known[name].state == "idle":
                 await self._keep(name, "active")  # idle on another instance, but active here
@@ -237,8 +242,9 @@ class Agents:
             assert row is not None, "`load` has inserted the row"
             return done.rowcount > 0, row[0], int(row[1])
 
-        changed, found, at = await self._storage.write(op)
-        self._learn(name, found, _time(at))
+        async with self._learning:
+            changed, found, at = await self._storage.write(op)
+            self._learn(name, found, _time(at))
         return changed
 
     def _learn(self, name: str, state: State, changed: datetime) -> None:
