@@ -192,7 +192,7 @@ class Questions:
             )
             short = question.id[:SHORT_ID]
             said += (
-                f"{how} no, or write my name and *yes {short}* or *no {short}*{until}.",
+                f"{how}, or write my name and *yes {short}* or *no {short}*{until}.",
                 f"It is decided by {approvals.occupants(room)}.",
                 approvals.needed(confirm.approvals),
             )
