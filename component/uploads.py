@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from component import system
+from component.config import Settings
 from component.http.gate import (
     Access,
     Headers,
@@ -302,6 +303,17 @@ async def link_to(file: File, url: str) -> Link:
         digest = hashlib.sha256(file.data).digest()
     width, height = image_size(file.data) or (None, None)
     return Link(url, file.media_type, file.name, len(file.data), digest, width, height)
+
+
+def uploads_of(settings: Settings, query: Query) -> Uploads:
+    """Return what uploads files to the service of the settings, or to one of the server above."""
+    server, named = settings.server.parent_domain, settings.uploads.address
+    return Uploads(
+        query,
+        JID.parse(server) if server else None,
+        None if named is None else JID.parse(named),
+        settings.server.tls_ca,
+    )
 
 
 def file_name(file: File) -> str:

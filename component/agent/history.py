@@ -54,7 +54,7 @@ LATE_RESULT: Final = (
     " earlier.]"
 )
 FILE: Final = "[The file {name} ({kind}, {size})"
-UNREAD: Final = "is not shown to you: {why} The person is told so after your answer.]"
+UNREAD: Final = "is not shown to you: {why} The service tells the person after your answer.]"
 NOT_AGAIN: Final = "is not shown again, because there are many images; file_read shows it.]"
 DELETED: Final = "was deleted since.]"
 REST: Final = "[… {rest} more characters are in the file; file_read reads them from start={start}.]"

@@ -128,7 +128,7 @@ def _is_image(file: SentFile) -> bool:
 
 
 def unread_sentences(lines: Sequence[Line]) -> Sequence[str]:
-    """Return what the person is told about files that the model could not read, each once."""
+    """Return the sentences for the person about files that the model could not read, each once."""
     found = [
         one.unread
         for line in lines

@@ -44,7 +44,7 @@ from component.sandbox.report import confinement_report
 from component.skills import DuplicateSkillError, Registry, SkillLoadError
 from component.store import DirectoryInUseError, OutdatedError, Storage, StorageError
 from component.tasks.protocol import CannotShare
-from component.uploads import Query, Uploads
+from component.uploads import Query, uploads_of
 from xep.binding import Payload
 from xep.disco import INFO, InfoQuery
 from xep.jid import JID
@@ -359,12 +359,7 @@ async def _ordinary_iqs(settings: Settings) -> list[Check]:
 
 async def _uploads(settings: Settings, ask: Query) -> Check:
     """Ask for a place for a file, as the service does when an agent sends one."""
-    server, named = settings.server.parent_domain, settings.uploads.address
-    uploads = Uploads(
-        ask,
-        JID.parse(server) if server else None,
-        None if named is None else JID.parse(named),
-    )
+    uploads = uploads_of(settings, ask)
     try:
         address, _ = await uploads.offered()
     except CannotShare as error:

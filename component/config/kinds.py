@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from functools import cache, partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeGuard, TypeVar, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeGuard, TypeVar, get_origin
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -27,6 +27,9 @@ from pydantic import (
 from pydantic_core import PydanticCustomError, core_schema
 
 from component.imports import without_plugins_of_pydantic
+
+if TYPE_CHECKING:
+    from xep.jid import JID
 
 without_plugins_of_pydantic()
 
@@ -116,13 +119,28 @@ def _domain(value: str) -> str:
     return _as_servers_write(value)
 
 
-def _account(value: str) -> str:
+def address(value: str) -> "JID":
+    """Return an address. Raises a refusal."""
     from xep.jid import JID, JIDError  # noqa: PLC0415 - a component needs none of it
 
     try:
-        jid = JID.parse(value)
+        return JID.parse(value)
     except JIDError as error:
         raise refusal(f"is not an address: {error}") from None
+
+
+def nickname(value: str) -> str:
+    """Return a nickname as rooms have it; empty for none. Raises a refusal."""
+    from xep.jid import JID, JIDError  # noqa: PLC0415 - most settings need none of it
+
+    try:
+        return JID("room", "example.com").with_resource(value).resource or "" if value else ""
+    except JIDError as error:
+        raise refusal(f"cannot be a nickname: {error}") from None
+
+
+def _account(value: str) -> str:
+    jid = address(value)
     if jid.local is None or jid.resource is not None:
         raise refusal("must be the address of an account, such as helper@example.com")
     return str(jid)

@@ -12,6 +12,7 @@ from component.config.kinds import (
     Domains,
     Seconds,
     Section,
+    address,
     different_names,
     refusal,
 )
@@ -20,12 +21,7 @@ _NAME: Final = r"[A-Za-z][A-Za-z0-9_-]{0,31}"
 
 
 def _address(value: str) -> str:
-    from xep.jid import JID, JIDError  # noqa: PLC0415 - only where there are peers
-
-    try:
-        jid = JID.parse(value)
-    except JIDError as error:
-        raise refusal(f"is not an address: {error}") from None
+    jid = address(value)
     if jid.resource is not None:
         raise refusal(f"must be without a resource: {jid.bare}")
     return str(jid)

@@ -173,7 +173,7 @@ class Speech:
     async def _joined(self, said: Sequence[_Said]) -> None:
         """Wait until the agents are in the rooms again to which something was said."""
         with anyio.move_on_after(_JOINS_WITHIN_S):
-            # Only for what was said when the connection was lost: no membership tells of all rooms.
+            # Polled, because memberships have no event for this; only after a lost connection.
             while any(self._state_in_room(one.reply.to) == "joins" for one in said):  # noqa: ASYNC110
                 await anyio.sleep(_LOOK_S)
 

@@ -232,7 +232,7 @@ class TaskSubsystem:
     async def _share(self, file: File, request: Request) -> Link:
         """Put a file where others get it: on the server, or else here. Raises CannotShare."""
         try:
-            return await self._uploaded_to().share(file, request.share)
+            return await self.uploads().share(file, request.share)
         except CannotShare as error:
             problem = str(error)
         for place in self.places:
@@ -242,19 +242,13 @@ class TaskSubsystem:
                 problem = f"{error}; {problem}"
         raise CannotShare(problem)
 
-    def _uploaded_to(self) -> "Uploads":
+    def uploads(self) -> "Uploads":
+        """Return what uploads files to the server."""
         if self._uploads is None:
             # Imported with the first file: the service starts faster without.
-            from component.uploads import Uploads  # noqa: PLC0415
+            from component.uploads import uploads_of  # noqa: PLC0415
 
-            settings = self._catalog.settings
-            server, named = settings.server.parent_domain, settings.uploads.address
-            self._uploads = Uploads(
-                self._get,
-                JID.parse(server) if server else None,
-                None if named is None else JID.parse(named),
-                settings.server.tls_ca,
-            )
+            self._uploads = uploads_of(self._catalog.settings, self._get)
         return self._uploads
 
     async def _get(self, to: JID, query: Payload, expected: type[P]) -> P:

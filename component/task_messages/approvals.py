@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from component.policy.policy import occupants_of
-from component.task_messages.value_rendering import printable_name
+from component.task_messages.value_rendering import listed, printable_name
 from xep.fluux_agent.confirm import Approvals, ApproverRoom
 
 
@@ -32,9 +32,3 @@ def more(missing: int) -> str:
     if not missing:
         return ""
     return "One more approval is needed." if missing == 1 else f"{missing} more are needed."
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return names as an enumeration."""
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last

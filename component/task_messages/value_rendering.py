@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -145,3 +145,9 @@ def _disguised(text: str) -> Iterator[str]:
 def _script(character: str) -> str:
     name = unicodedata.name(character, "") if character.isalpha() else ""
     return name.partition(" ")[0]
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as an enumeration: `a, b and c`."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last

@@ -359,7 +359,7 @@ def _still_open(tx: Transaction, row: Row, put: InputRow, question: Confirm) -> 
 
 
 def ask_also(tx: Transaction, id_: str, people: Iterable[JID]) -> Change | None:
-    """Ask more people an open confirmation; return the change, or None if there is nobody new."""
+    """Ask more people an open confirmation; return the change, or None if all were asked before."""
     put = question_rows.input_row(tx, id_)
     row = None if put is None else rows.load(tx, put.task)
     put = None if row is None else question_rows.input_row(tx, id_)

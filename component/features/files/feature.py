@@ -1,6 +1,6 @@
 """Takes the files that people send, and keeps those of agents."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -21,7 +21,6 @@ from component.skills.errors import printable
 from component.store import StorageError
 from component.store.outages import log_failure
 from component.tasks.protocol import CannotShare
-from xep.jid import JID
 
 if TYPE_CHECKING:
     from component.agent.conversations import Fetch
@@ -102,20 +101,12 @@ class FilesFeature(Feature):
     def _make_fetcher(self, kernel: Kernel) -> "Fetcher":
         # Imported with the first file: the service starts faster without.
         from component.features.files.fetching import Downloads, Fetcher  # noqa: PLC0415
-        from component.uploads import Uploads  # noqa: PLC0415
 
-        settings, recorder = self.settings, kernel.environment.monitoring.recorder
-        server, named = settings.server.parent_domain, settings.uploads.address
-        uploads = Uploads(
-            kernel.stream.get,
-            JID.parse(server) if server else None,
-            None if named is None else JID.parse(named),
-            settings.server.tls_ca,
-        )
+        recorder = kernel.environment.monitoring.recorder
 
         async def own_upload() -> str | None:
             try:
-                return (await uploads.offered())[1]
+                return (await kernel.tasks.uploads().offered())[1]
             except CannotShare as error:
                 _log.info("the upload service of the server is not known", reason=str(error))
                 return None
@@ -123,7 +114,7 @@ class FilesFeature(Feature):
         def stored(key: SessionKey, request: "TurnRequest", file: "StoredFile") -> None:
             recorder.record(memory_event(key, "done", file.name, "file stored", request.id))
 
-        downloads = Downloads(self._section, own_upload, settings.server.tls_ca)
+        downloads = Downloads(self._section, own_upload, self.settings.server.tls_ca)
         return Fetcher(self._section, kernel.environment.memories.files, downloads, stored)
 
     async def availability(self) -> AsyncIterator[Check]:
@@ -143,13 +134,10 @@ async def _with_command(message: InboundMessage) -> Handled | None:
         return None
     # Imported with the first such message: the service starts faster without.
     from component.features.files import refusals  # noqa: PLC0415
+    from component.task_messages.value_rendering import listed  # noqa: PLC0415
 
     names = [refusals.shown_name(file) for file in message.attachments]
-    return Handled(refusals.WITH_COMMAND.format(names=_listed(names)), goes_on=True)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return printable(" and ".join(filter(None, (", ".join(names[:-1]), names[-1]))), 300)
+    return Handled(refusals.WITH_COMMAND.format(names=printable(listed(names), 300)), goes_on=True)
 
 
 FILES_STAGE: Final = MessageStage(StageOrder.FILES, _with_command)

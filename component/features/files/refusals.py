@@ -1,4 +1,4 @@
-"""Which files are taken and can be read, and what their senders are told of the others."""
+"""Which files the service accepts and can read, and the sentences that refuse the others."""
 
 import hashlib
 import mimetypes

@@ -34,7 +34,7 @@ from component.store import StorageError
 from component.store.database import Database
 from component.store.outages import log_failure
 from component.task_messages import approvals
-from component.task_messages.value_rendering import printable_name
+from component.task_messages.value_rendering import listed, printable_name
 from component.tasks import question_rows, room_question_rows, rows, votes
 from component.tasks.protocol import Notice, Question
 from component.tasks.votes import Vote
@@ -341,7 +341,7 @@ class RoomQuestions:
         if denied is not None:
             return f"Denied by {self._names((denied,), membership)[0]}."
         names = self._names(one.approved_by, membership)
-        return f"Approved by {approvals.listed(names)}."
+        return f"Approved by {listed(names)}."
 
     @staticmethod
     def _names(people: Iterable[JID], membership: Membership) -> Sequence[str]:

@@ -18,6 +18,7 @@ from component.commands import (
     agent_of,
     read_words,
 )
+from component.features.rooms.conversation import AT_FAULT, RoomConversation
 from component.features.rooms.options import Key, RoomOptions
 from component.kernel.kernel import Kernel
 from component.kernel.rooms.occupants import RoomOccupant
@@ -28,7 +29,6 @@ from component.store.outages import log_failure
 from xep.jid import JID, JIDError
 
 if TYPE_CHECKING:
-    from component.features.rooms.conversation import RoomConversation
     from component.features.rooms.service import RoomService
 
 _log = structlog.get_logger("component.rooms")
@@ -45,7 +45,6 @@ _MAY_NOT: Final = (
 )
 _CHANGING: Final = ("set", "forget", "import", "export", "delete", "share")
 """Words after /memory and /files that change something."""
-_AT_FAULT: Final = "I can't do that now because of an error on my side. Please try again later."
 _HELP: Final = (
     "I answer {mode}. Write to all: {nick}, and your question. “stop” stops what I am doing."
     " {nick} /new starts a new conversation, {nick} /memory shows what I remember of this room,"
@@ -228,7 +227,7 @@ class RoomCommands:
 
     def in_room(
         self,
-        here: "RoomConversation",
+        here: RoomConversation,
         occupant: RoomOccupant,
         line: str,
         message: InboundMessage,
@@ -241,7 +240,7 @@ class RoomCommands:
 
     async def _answer(
         self,
-        here: "RoomConversation",
+        here: RoomConversation,
         occupant: RoomOccupant,
         command: tuple[str, str],
         message: InboundMessage,
@@ -253,11 +252,11 @@ class RoomCommands:
         except (StorageError, PersonaError) as error:
             if isinstance(error, StorageError):
                 log_failure(_log, "a command in a room failed", error, command=command[0])
-            said = _AT_FAULT
+            said = AT_FAULT
         here.say(said, message, occupant)
 
     async def _run(
-        self, here: "RoomConversation", occupant: RoomOccupant, name: str, words: str
+        self, here: RoomConversation, occupant: RoomOccupant, name: str, words: str
     ) -> str:
         may, options = here.may_command(occupant), here.options
         if name in ("help", ""):
@@ -284,7 +283,7 @@ class RoomCommands:
         return f"I can't do that in a room. Write to me directly: {here.agent}"
 
     async def _about_room(
-        self, here: "RoomConversation", occupant: RoomOccupant, params: RoomParams
+        self, here: RoomConversation, occupant: RoomOccupant, params: RoomParams
     ) -> str:
         options, account = here.options, here.proven(occupant)
         room, rest = _room_of((params.room, *params.value))

@@ -59,7 +59,7 @@ _log = structlog.get_logger("component.rooms")
 _ID_BYTES: Final = 16
 _FILES_S: Final = 120.0
 """Seconds for which a file belongs to the next question of its sender: clients send it alone."""
-_HOUR_S: Final = 3600.0
+HOUR_S: Final = 3600.0
 _ANSWER_S: Final = 1.5
 """Seconds that a client has to say that it is a program; people notice a longer pause."""
 _VISITS: Final = 1_000
@@ -68,9 +68,9 @@ _SILENT_S: Final = 300.0
 _SMALL: Final = 10
 """Occupants up to which a room is shown that an answer is being written (XEP-0085 §5.5)."""
 _DELAYS: Final = frozenset((delay.Delay.xml_tag, delay.LegacyDelay.xml_tag))
-_STOP: Final = re.compile(r"(?i)/?stop\s*[.!\u2026]*")
+STOP: Final = re.compile(r"(?i)/?stop\s*[.!\u2026]*")
 _NO_MODEL: Final = "I can't talk yet, because my operator has not set up a language model for me."
-_AT_FAULT: Final = "I can't do that now because of an error on my side. Please try again later."
+AT_FAULT: Final = "I can't do that now because of an error on my side. Please try again later."
 _TOO_LATE: Final = (
     "Your correction came too late: I have already acted on what you wrote before. Send it as a new"
     " message if it still matters."
@@ -179,7 +179,7 @@ class RoomConversation:
         if not nick:
             return self._of_room(stanza)
         message = parse_message(stanza, request.sender, request.to, system.now())
-        is_history = not _DELAYS.isdisjoint(stanza.child_names)
+        is_history = is_delayed(stanza)
         if nick == view.nick:
             self._reflected(message, is_history=is_history)
             return None
@@ -282,7 +282,7 @@ class RoomConversation:
             self._manners.heard_person()
         address = self.addressed(message, pointers)
         words = _spoken(message) if address is None else address.text
-        if _STOP.fullmatch(words.strip()):
+        if STOP.fullmatch(words.strip()):
             return self._stop(occupant, is_addressed=address is not None)
         if not self.has_voice:
             return None
@@ -331,7 +331,7 @@ class RoomConversation:
         if not heard.text or self.service.is_exchange(self.options.room.with_resource(who)):
             return  # it was retracted, or one too many
         if agents is None:
-            if not is_agent and self._manners.may_say("no model", _HOUR_S):
+            if not is_agent and self._manners.may_say("no model", HOUR_S):
                 self.say(_NO_MODEL, message, occupant)
             return
         waiting = agents.conversations.waiting_of(self.session, who)
@@ -362,7 +362,9 @@ class RoomConversation:
         emoji = self.options.section.acknowledge
         if emoji and message.stanza_id:
             agents.speech.acknowledge(self._here(None), message.stanza_id, emoji)
-        await self._hand_over(request, message, occupant)
+        refusal = await hand_over(self._kernel, request)
+        if refusal:
+            self.say(refusal, message, occupant)
 
     def room_request(
         self, occupant: RoomOccupant, overheard: tuple[Overheard, ...] = (), stanza_id: str = ""
@@ -393,19 +395,6 @@ class RoomConversation:
                 self._asked[occupant.visit] = await self.membership.ask_is_agent(occupant)
         return self._asked.get(occupant.visit) or False
 
-    async def _hand_over(
-        self, request: TurnRequest, message: InboundMessage, occupant: RoomOccupant
-    ) -> None:
-        assert self._kernel.agents is not None, "there is a model"
-        try:
-            self._kernel.tasks.pause_gate.check(request.principal)
-            await self._kernel.agents.conversations.received(request)
-        except StanzaError as error:
-            self.say(error.text, message, occupant)
-        except StorageError as error:
-            log_failure(_log, "could not accept a message", error)
-            self.say(_AT_FAULT, message, occupant)
-
     def _turn_id(self, message: InboundMessage) -> str:
         """Return the same id for all copies of a message, which the room tells apart (XEP-0359)."""
         if not message.stanza_id:
@@ -427,7 +416,7 @@ class RoomConversation:
             said = await agents.conversations.stop(self.session)
         except StorageError as error:
             log_failure(_log, "could not stop the turns of a room", error)
-            said = _AT_FAULT
+            said = AT_FAULT
         if self.has_voice:
             self.say(said)
 
@@ -471,6 +460,25 @@ class RoomConversation:
         )
         if error.condition == "not-acceptable":
             self.membership.connected()  # the agent is not there any more
+
+
+def is_delayed(stanza: Incoming) -> bool:
+    """Return whether somebody says that a message was sent before: then it is not answered."""
+    return not _DELAYS.isdisjoint(stanza.child_names)
+
+
+async def hand_over(kernel: Kernel, request: TurnRequest) -> str:
+    """Pass a request to the agent; return why it is not accepted, as a sentence, or nothing."""
+    assert kernel.agents is not None, "there is a model"
+    try:
+        kernel.tasks.pause_gate.check(request.principal)
+        await kernel.agents.conversations.received(request)
+    except StanzaError as error:
+        return error.text
+    except StorageError as error:
+        log_failure(_log, "could not accept a message", error)
+        return AT_FAULT
+    return ""
 
 
 def _limits(options: RoomOptions) -> Limits:

@@ -12,6 +12,7 @@ import structlog
 
 from component import system
 from component.caches import LRUCache
+from component.features.rooms.conversation import AT_FAULT
 from component.features.rooms.service import RoomError, RoomService
 from component.kernel.kernel import Kernel
 from component.link.messages.inbound import ReplyAddress
@@ -33,7 +34,6 @@ _NOT_PROVEN: Final = (
     "A room cannot show me who invites me to it. Invite me directly with your client, or send"
     " /room join {room} to {address}."
 )
-_AT_FAULT: Final = "I can't do that now because of an error on my side. Please try again later."
 
 
 class Inviting:
@@ -75,7 +75,7 @@ class Inviting:
             self._tell(request, str(error))
         except StorageError as error:
             log_failure(_log, "could not accept an invitation", error)
-            self._tell(request, _AT_FAULT)
+            self._tell(request, AT_FAULT)
 
     def _tell(self, request: Request[None], text: str) -> None:
         if self._is_due(request.principal, text):

@@ -4,7 +4,6 @@ It belongs to the occupant and not to the nickname: the next occupant with the n
 of it. Questions are never answered in it, because a room could write in the name of its occupants.
 """
 
-import re
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +12,14 @@ import structlog
 
 from component import system
 from component.agent.requests import MessageStarter, SentFile, TurnRequest, with_files
+from component.features.rooms.conversation import (
+    AT_FAULT,
+    HOUR_S,
+    STOP,
+    RoomConversation,
+    hand_over,
+    is_delayed,
+)
 from component.features.rooms.manners import Limits, Manners
 from component.kernel.kernel import Kernel
 from component.kernel.rooms.membership import Membership
@@ -24,29 +31,22 @@ from component.link.router.table import Request
 from component.memory_directory.layout import SessionKey
 from component.store import StorageError
 from component.store.outages import log_failure
-from xep import delay
 from xep.data_forms import Form
 from xep.jid import JID
-from xep.stanza_error import StanzaError
 
 if TYPE_CHECKING:
-    from component.features.rooms.conversation import RoomConversation
     from component.features.rooms.service import RoomService
 
 _log = structlog.get_logger("component.rooms")
 
 _ID_BYTES: Final = 16
-_HOUR_S: Final = 3600.0
 _PER_MINUTE: Final = 30
-_DELAYS: Final = frozenset((delay.Delay.xml_tag, delay.LegacyDelay.xml_tag))
-_STOP: Final = re.compile(r"(?i)/?stop\s*[.!\u2026]*")
 DIRECTLY: Final = "I can't do that in a private message of a room. Write to me directly: {address}"
 NOT_HERE: Final = "I don't talk in this room. Please write to me directly: {address}"
 _HELP: Final = (
     "This is a private conversation, which ends when you leave the room. /stop stops what I am"
     " doing, /new starts a new conversation. For everything else, write to me directly: {address}"
 )
-_AT_FAULT: Final = "I can't do that now because of an error on my side. Please try again later."
 
 
 class PrivateMessages:
@@ -65,11 +65,11 @@ class PrivateMessages:
         occupant = None if membership is None else membership.occupant(nick)
         if membership is None or occupant is None:
             return None
-        if not _DELAYS.isdisjoint(request.stanza.child_names):
+        if is_delayed(request.stanza):
             return None
         found = self._service.get(request.to, room)
         if found is None or found.options.answer == "never":
-            if self._manners.may_say(f"hint {room} {identity(occupant)}", _HOUR_S):
+            if self._manners.may_say(f"hint {room} {identity(occupant)}", HOUR_S):
                 self._say(request, NOT_HERE)
             return None
         message = parse_message(request.stanza, request.sender, request.to, system.now())
@@ -86,20 +86,20 @@ class PrivateMessages:
         self,
         request: Request[None],
         message: InboundMessage,
-        found: "RoomConversation",
+        found: RoomConversation,
         occupant: RoomOccupant,
     ) -> Awaitable[None] | None:
         text, who = message.text, identity(occupant)
         peer = found.options.room.with_resource(who)
         session = SessionKey(found.options.agent, peer)
-        if _STOP.fullmatch(text) or text.casefold() in ("/new", "/reset"):
-            return self._command(request, session, is_stop=_STOP.fullmatch(text) is not None)
+        if STOP.fullmatch(text) or text.casefold() in ("/new", "/reset"):
+            return self._command(request, session, is_stop=STOP.fullmatch(text) is not None)
         if text.startswith("/") and not message.is_action:
             self._say(request, _HELP if text.casefold() == "/help" else DIRECTLY)
             return None
         agents = self._kernel.agents
         if agents is None:
-            if self._manners.may_say(f"no model {found.options.room} {who}", _HOUR_S):
+            if self._manners.may_say(f"no model {found.options.room} {who}", HOUR_S):
                 self._say(request, DIRECTLY)
             return None
         if self._service.is_exchange(peer):
@@ -127,15 +127,9 @@ class PrivateMessages:
         return self._hand_over(request, turn)
 
     async def _hand_over(self, request: Request[None], turn: TurnRequest) -> None:
-        assert self._kernel.agents is not None, "there is a model"
-        try:
-            self._kernel.tasks.pause_gate.check(turn.principal)
-            await self._kernel.agents.conversations.received(turn)
-        except StanzaError as error:
-            self._say(request, error.text)
-        except StorageError as error:
-            log_failure(_log, "could not accept a private message", error)
-            self._say(request, _AT_FAULT)
+        refusal = await hand_over(self._kernel, turn)
+        if refusal:
+            self._say(request, refusal)
 
     async def _command(self, request: Request[None], session: SessionKey, *, is_stop: bool) -> None:
         agents = self._kernel.agents
@@ -149,7 +143,7 @@ class PrivateMessages:
                 said = "Started a new conversation."
         except StorageError as error:
             log_failure(_log, "a command in a private message failed", error)
-            said = _AT_FAULT
+            said = AT_FAULT
         self._say(request, said)
 
     async def left(self, membership: Membership, occupant: RoomOccupant) -> None:

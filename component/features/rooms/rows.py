@@ -14,7 +14,7 @@ from component.store.schema import Table
 from component.store.tables import tells
 
 TOPIC: Final = "rooms"
-"""Other instances are told about changes of rows under this name."""
+"""The topic of the notifications to other instances about changed rows."""
 
 TABLES: Final = (
     Table(

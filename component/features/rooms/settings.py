@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Field, SecretStr
 
 from component import DEFAULT_AGENT
 from component.config.agents import JidPattern
-from component.config.kinds import Count, Domain, Section, refusal
+from component.config.kinds import Count, Domain, Section, address, nickname, refusal
 from component.config.llm import Usd
 from component.config.model import Settings
 from component.config.sections import Top, list_of_tables, table
@@ -15,33 +15,14 @@ Answer: TypeAlias = Literal["mention", "reply", "always", "never"]
 
 
 def _room(value: str) -> str:
-    from xep.jid import JID, JIDError  # noqa: PLC0415 - most settings need none of it
-
-    try:
-        jid = JID.parse(value)
-    except JIDError as error:
-        raise refusal(f"is not an address: {error}") from None
+    jid = address(value)
     if jid.local is None or jid.resource is not None:
         raise refusal("must be the address of a room, such as lobby@conference.example.com")
     return str(jid)
 
 
-def _nick(value: str) -> str:
-    from xep.jid import JID, JIDError  # noqa: PLC0415 - most settings need none of it
-
-    try:
-        return JID("room", "example.com").with_resource(value).resource or "" if value else ""
-    except JIDError as error:
-        raise refusal(f"cannot be a nickname: {error}") from None
-
-
 def _principal(value: str) -> str:
-    from xep.jid import JID, JIDError  # noqa: PLC0415 - most settings need none of it
-
-    try:
-        jid = JID.parse(value) if value else None
-    except JIDError as error:
-        raise refusal(f"is not an address: {error}") from None
+    jid = address(value) if value else None
     if jid is not None and jid.resource is not None:
         raise refusal("must be an address without a resource, such as guest@example.com")
     return "" if jid is None else str(jid)
@@ -98,7 +79,7 @@ class _Place(Section):
 
     jid: Annotated[str, AfterValidator(_room)] = Field(examples=["lobby@conference.example.com"])
     """Address of the room."""
-    nick: Annotated[str, AfterValidator(_nick)] = Field(default="", examples=["FluuxBot"])
+    nick: Annotated[str, AfterValidator(nickname)] = Field(default="", examples=["FluuxBot"])
     """Nickname of the agent in the room. Default: its name."""
     password: SecretStr = SecretStr("")
     """Password of the room. Default: none."""

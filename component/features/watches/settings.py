@@ -5,7 +5,16 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from component.config.kinds import Count, Expression, Seconds, Section, different_names, refusal
+from component.config.kinds import (
+    Count,
+    Expression,
+    Seconds,
+    Section,
+    address,
+    different_names,
+    nickname,
+    refusal,
+)
 from component.config.model import Settings
 from component.config.sections import Top, list_of_tables, table
 from component.config.work import WorkEntry, known_agents_only
@@ -31,24 +40,10 @@ def _rate(value: str) -> str:
 
 
 def _service(value: str) -> str:
-    from xep.jid import JID, JIDError  # noqa: PLC0415 - most settings need none of it
-
-    try:
-        jid = JID.parse(value)
-    except JIDError as error:
-        raise refusal(f"is not an address: {error}") from None
+    jid = address(value)
     if jid.resource is not None:
         raise refusal("must be an address without a resource, such as pubsub.example.com")
     return str(jid)
-
-
-def _nick(value: str) -> str:
-    from xep.jid import JID, JIDError  # noqa: PLC0415 - most settings need none of it
-
-    try:
-        return JID("room", "example.com").with_resource(value).resource or "" if value else ""
-    except JIDError as error:
-        raise refusal(f"cannot be a nickname: {error}") from None
 
 
 def _params(value: dict[str, Any]) -> dict[str, Any]:
@@ -130,7 +125,7 @@ class _Events(Section):
     """Name of the node; `presence` for the presence of an account, `room` for the occupants of a
     room.
     """
-    nick: Annotated[str, AfterValidator(_nick)] = Field(default="", examples=["Librarian"])
+    nick: Annotated[str, AfterValidator(nickname)] = Field(default="", examples=["Librarian"])
     """Nickname of the agent in the room. Default: its name."""
     where: tuple[WatchCondition, ...] = ()
     json_filter: Expression = Field(default="", examples=["status == 'failed'"])

@@ -34,7 +34,6 @@ from xep import muc
 from xep.binding import Payload
 from xep.disco import InfoQuery
 from xep.jid import JID, JIDError
-from xep.occupant_ids import NAMESPACE as OCCUPANT_IDS
 from xep.ping import Ping
 from xep.stanza import Presence
 from xep.stanza_error import StanzaError
@@ -97,7 +96,7 @@ class Stay(msgspec.Struct, frozen=True):
         password: that of the room; empty for none.
         check_s: seconds between two checks whether the agent is in the room.
         said: called with each message that the room sends to all. Never waits.
-        tells_admins: whether admins are told if the agent cannot be in the room.
+        tells_admins: whether admins get a message if the agent cannot enter the room.
     """
 
     changed: "Callable[[Membership, Change], None]"
@@ -208,21 +207,6 @@ class Membership:
     def is_muted(self) -> bool:
         """Whether the agent is in the room and has no voice (XEP-0045 §5.1)."""
         return self.view.own is not None and self.view.own.role == "visitor"
-
-    @property
-    def has_occupant_ids(self) -> bool:
-        """Whether the room gives each occupant an id (XEP-0421), and so removes forged ones."""
-        return OCCUPANT_IDS in self.features
-
-    @property
-    def is_moderated(self) -> bool:
-        """Whether only occupants with voice may speak."""
-        return "muc_moderated" in self.features
-
-    @property
-    def is_members_only(self) -> bool:
-        """Whether only members may join."""
-        return "muc_membersonly" in self.features
 
     @property
     def shows_accounts(self) -> bool:
@@ -403,7 +387,7 @@ class Membership:
 
     @property
     def tells_admins(self) -> bool:
-        """Whether admins want the agent there, and not only people."""
+        """Whether admins get a message if the agent cannot enter the room."""
         return any(stay.tells_admins for stay in self.stays.values())
 
     @property

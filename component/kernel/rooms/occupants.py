@@ -315,7 +315,7 @@ def _removal(user: muc.User, codes: frozenset[int]) -> Out:
     if item.reason:
         said = f": {item.reason}"
     if user.destroy is not None:
-        # The room that replaces it is not joined: whoever destroys a room cannot send agents.
+        # The agent does not join the replacement: its address is chosen by the room's owner.
         instead = f"; it is replaced by {user.destroy.jid}" if user.destroy.jid else ""
         why = f": {user.destroy.reason}" if user.destroy.reason else ""
         return missing(f"the room was destroyed{why}{instead}")
