@@ -14,6 +14,7 @@ from component import system
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
 from component.skills.capabilities import Capabilities, ModelUse
+from component.skills.child_tasks import ChildTasks
 from component.skills.errors import CapabilityMissing, UsageError
 from component.skills.host import (
     HasCredential,
@@ -159,6 +160,11 @@ class Context:
         Raises CapabilityMissing if the skill declares no `xmpp`.
         """
         return ContextXmpp(self._functions_with(SendMessage, "xmpp"))
+
+    @property
+    def child_tasks(self) -> ChildTasks:
+        """More that can be done with child tasks. For skills of the service itself."""
+        return ChildTasks(self._host)
 
     def log(self, text: str, level: LogLevel = "info") -> None:
         """Write a line to the log of the service, where admins see it."""

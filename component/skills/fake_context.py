@@ -216,7 +216,7 @@ class _Host(PartialHost):
             SendMessage: self._send,
         }
 
-    async def perform(self, operation: Operation, *local: Callable[[str], Any]) -> Any:
+    async def perform(self, operation: Operation, *local: Any) -> Any:
         """Perform an operation, if the skill is declared so that it may ask for it."""
         skill = self.skill
         if isinstance(operation, _OF_DURABLE_SKILLS) and skill is not None and skill.atomic:

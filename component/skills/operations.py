@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
+from datetime import datetime
 from functools import partial
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, get_args
 
@@ -21,6 +22,7 @@ import anyio
 import msgspec
 
 from component import system
+from component.policy.taint import Taint
 from component.skills.errors import DeclarationError, SkillError, UsageError
 from component.skills.host import HostFunction
 from component.skills.validation import SchemaValidator
@@ -135,7 +137,10 @@ class ChildResult(msgspec.Struct, frozen=True):
 
     `state` is `completed`, `failed`, `rejected`, `cancelled`, `unknown`, or that of a task that
     need not be waited for any more. `text` is what a completed one returned, `is_error` whether it
-    raised SkillError, `reason` why another one failed. `skill` is the name of its skill.
+    raised SkillError, `reason` why another one failed, and `condition` the name of the application
+    condition of that failure, such as `outcome-unknown`. `skill` is the name of its skill. `json`
+    is its artifact of JSON, if it has exactly one. `taints` are the sources of the texts in it;
+    None if only the skill says what they can be.
     """
 
     task: str
@@ -144,6 +149,9 @@ class ChildResult(msgspec.Struct, frozen=True):
     is_error: bool = False
     reason: str = ""
     skill: str = ""
+    condition: str = ""
+    json: str = ""
+    taints: tuple[Taint, ...] | None = None
 
     @property
     def success(self) -> bool:
@@ -265,13 +273,124 @@ class WaitForTasks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
 
 
 class WaitForEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="wait_for_event"):
-    """Leave the skill until something has happened elsewhere: it raises Parked.
+    """Leave the skill until something has happened elsewhere, or one of these child tasks has
+    ended: it raises Parked.
 
     A function that takes the database, and returns whether it has not happened yet, is passed
-    beside it.
+    beside it. `plan` is as in `Record`.
     """
 
     event: str
+    tasks: tuple[str, ...] = ()
+    plan: str | None = None
+
+
+class ChildTerms(msgspec.Struct, frozen=True):
+    """What a skill of the service itself says about a child task that it starts.
+
+    Attributes:
+        taints: the sources of texts in its parameters, beside those of the task itself.
+        said: the texts that no stranger has chosen; None if strangers may have chosen everything.
+        approved: the principal has approved exactly this call.
+        budget_usd: the most that this task and its children may spend together, in US dollars.
+    """
+
+    taints: tuple[Taint, ...] = ()
+    said: tuple[str, ...] | None = None
+    approved: bool = False
+    budget_usd: float | None = None
+
+
+class JudgeTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="judge"):
+    """Return a `Judged` about a child task that is not started yet. `params` is a JSON object; of
+    the parameters named `unfilled` the values are not known yet.
+
+    `ChildTerms` are passed beside it.
+    """
+
+    skill: str
+    params: bytes
+    unfilled: tuple[str, ...] = ()
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """What would become of a child task.
+
+    Attributes:
+        problem: why it would not be started, as a sentence; empty if it would.
+        asks: whether the principal, and nobody else, would have to confirm it.
+        asks_others: whether other people would have to.
+        repeatable: whether it may run twice.
+        duration_s: how long its skill typically takes, in seconds, if it says so.
+        cost_usd: what a call typically costs, in US dollars, if it says so.
+        taint: the least trusted possible author of its result.
+    """
+
+    problem: str = ""
+    asks: bool = False
+    asks_others: bool = False
+    repeatable: bool = False
+    duration_s: float | None = None
+    cost_usd: float | None = None
+    taint: Taint | None = None
+
+
+class AskConfirmation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="confirm"):
+    """Ask for the confirmation of what a skill of the service does next; the result is a
+    `Confirmed`, as JSON.
+
+    `skill` is the name of an internal skill whose question it is, `params` a JSON object. `misled`
+    says that strangers may have chosen them. Raises SkillError if nobody can confirm it.
+    """
+
+    skill: str
+    params: bytes
+    key: Key
+    misled: bool = False
+
+
+class Confirmed(msgspec.Struct, frozen=True):
+    """The decision about an `AskConfirmation`, and the reason of a denial.
+
+    `by_principal` says that the principal has decided, and nobody else had to.
+    """
+
+    approved: bool
+    reason: str = ""
+    by_principal: bool = False
+
+
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="record"):
+    """Change the database in a commit of the task; a function that takes the database is passed
+    beside it, and the result is what it returns.
+
+    Attributes:
+        plan: the XML of the steps of a task that is a plan, as callers see them.
+        progress: what is reported with it; None for no event.
+        cancel: child tasks that are cancelled with it.
+        deadline: when the task becomes useless, if that is earlier than its deadline.
+    """
+
+    plan: str | None = None
+    progress: ReportProgress | None = None
+    cancel: tuple[str, ...] = ()
+    deadline: datetime | None = None
+
+
+class ReadChildren(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="children"):
+    """Return `Children`: how child tasks stand, without waiting for them."""
+
+    tasks: tuple[str, ...]
+
+
+class Children(msgspec.Struct, frozen=True):
+    """How child tasks stand, in the order in which they were named, and what this task and all that
+    it has started have spent, in US dollars and in tokens.
+    """
+
+    results: tuple[ChildResult, ...]
+    usd: float
+    tokens: int
 
 
 class AskModel(HostFunction[str], frozen=True, tag="llm"):
@@ -302,6 +421,10 @@ Operation: TypeAlias = (
     | WaitForTasks
     | WaitForEvent
     | AskModel
+    | JudgeTask
+    | AskConfirmation
+    | Record
+    | ReadChildren
 )
 
 METHODS: Final[Mapping[type[Operation], str]] = {
@@ -322,7 +445,7 @@ class Host(Protocol):
         """Whether another execution continues the call if this one is cancelled now."""
         ...
 
-    async def perform(self, operation: Operation, *local: Callable[[str], Any]) -> Any:
+    async def perform(self, operation: Operation, *local: Any) -> Any:
         """Perform an operation, and return its result.
 
         `local` is what is passed beside the message. Raises what the operation says.
@@ -342,7 +465,7 @@ class PartialHost:
     """The id of the event loop's task that runs the skill; None for a plain function, whose thread
     does one thing after another."""
 
-    async def perform(self, operation: Operation, *local: Callable[[str], Any]) -> Any:
+    async def perform(self, operation: Operation, *local: Any) -> Any:
         """Perform an operation. Raises UsageError if it is not supported."""
         method = METHODS[type(operation)]
         handler = getattr(self, f"_do_{method}", None)

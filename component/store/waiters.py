@@ -34,6 +34,13 @@ def wait_for(
     """
     forget(database, waiter)
     _lock(database, tasks)
+    _insert(database, waiter, tasks, home, eager)
+    return _count(database, waiter, ended=False)
+
+
+def _insert(
+    database: Database, waiter: str, tasks: Sequence[str], home: str | None, eager: Eager
+) -> None:
     for task in dict.fromkeys(tasks):
         database.execute(
             "INSERT INTO waiters (task, waiter, home, eager, ended) VALUES (?, ?, ?, ?,"  # noqa: S608
@@ -41,8 +48,11 @@ def wait_for(
             " THEN 0 ELSE 1 END)",
             (task, waiter, home, eager, task),
         )
+
+
+def _count(database: Database, waiter: str, *, ended: bool) -> int:
     (count,) = database.execute(
-        "SELECT count(*) FROM waiters WHERE waiter = ? AND ended = 0", (waiter,)
+        "SELECT count(*) FROM waiters WHERE waiter = ? AND ended = ?", (waiter, int(ended))
     ).fetchone() or (0,)
     return int(count)
 
@@ -58,9 +68,14 @@ def _lock(database: Database, tasks: Sequence[str]) -> None:
 
 
 def wait_for_event(
-    database: Database, waiter: str, event: str, is_pending: Callable[[Database], bool]
+    database: Database,
+    waiter: str,
+    event: str,
+    is_pending: Callable[[Database], bool],
+    tasks: Sequence[str] = (),
 ) -> int:
-    """Set that a task waits for an event; return 1, or 0 if it is not pending any more.
+    """Set that a task waits for an event or for the end of one of these tasks, whichever is first;
+    return 1, or 0 if one of them has happened.
 
     `is_pending` locks what the commit of the event changes, so that no waiter is missed.
     """
@@ -71,7 +86,11 @@ def wait_for_event(
         "INSERT INTO waiters (task, waiter, home, eager, ended) VALUES (?, ?, NULL, 0, 0)",
         (event, waiter),
     )
-    return 1
+    if not tasks:
+        return 1
+    _lock(database, tasks)
+    _insert(database, waiter, tasks, None, ENDED)
+    return 0 if _count(database, waiter, ended=True) else 1
 
 
 def is_turn_pending(database: Database, turn: str) -> bool:

@@ -11,10 +11,10 @@ it, because the person has approved another call.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -23,6 +23,7 @@ from component.budget.protocol import Amount
 from component.policy import ConfirmationRule, Policy
 from component.policy.flows import TRUSTED, Decision, Flows
 from component.policy.persons import Persons
+from component.policy.provenance import SourceTexts, chosen_by_model, reserved
 from component.skills import Skill, View, prepare
 from component.skills.calling import Threads
 from component.skills.context import Context
@@ -221,6 +222,35 @@ async def completed(request: Request, skill: Skill, arguments: Arguments) -> Arg
     if skill.complete is None:
         return arguments
     return await skill.complete(request.requester, request.target, arguments)
+
+
+def with_choices(request: Request, skill: Skill, said: Sequence[str]) -> Request:
+    """Return the request of a task with the names of the parameters that strangers may have chosen:
+    those with a value that none of the texts `said` contains, which no stranger has written.
+    """
+    context, notes = request.caller_context, skill.annotations
+    if TRUSTED.issuperset(context.taints):
+        return request
+    values = msgspec.json.decode(request.json or b"{}", type=dict[str, Any])
+    texts, schema = [SourceTexts(said)], skill.input_schema
+    chosen = chosen_by_model(values, schema, texts, few_are_free=notes.read_only)
+    own = reserved(values, schema, texts, links=notes.open_world and not notes.read_only)
+    context = msgspec.structs.replace(context, chosen=chosen, reserved=own)
+    return msgspec.structs.replace(request, caller_context=context)
+
+
+def wrong_names(skill: Skill, values: Mapping[str, Any]) -> str:
+    """Return what is wrong with the names of parameters whose values are not known yet, as a
+    sentence; empty if nothing is.
+    """
+    schema = skill.input_schema
+    declared = schema.get("properties", {})
+    unknown = [name for name in values if name not in declared]
+    if unknown and schema.get("additionalProperties") is False:
+        names = ", ".join(declared) or "it has none"
+        return f"The skill {skill.name} has no parameter {unknown[0]}: {names}."
+    missing = [name for name in schema.get("required", ()) if name not in values]
+    return f"The skill {skill.name} needs the parameter {missing[0]}." if missing else ""
 
 
 _MOST_REMEMBERED: Final = 4096

@@ -19,6 +19,7 @@ import msgspec
 
 from component.skills.errors import Denied, InvalidParam, SkillError, StepFailed, UsageError
 from component.skills.operations import (
+    AskConfirmation,
     AskModel,
     AskPrincipal,
     ChildResult,
@@ -30,6 +31,7 @@ from component.skills.operations import (
     WaitForTasks,
     Work,
 )
+from component.skills.outputs import is_json
 from component.store.database import Database
 from component.store.schema import Table
 from component.tasks.outputs import text_of
@@ -58,7 +60,9 @@ TABLES: Final = (
 
 T = TypeVar("T")
 
-StepOperation: TypeAlias = RunStep | AskPrincipal | RelayQuestion | Sleep | StartTask | WaitForTasks
+StepOperation: TypeAlias = (
+    RunStep | AskPrincipal | AskConfirmation | RelayQuestion | Sleep | StartTask | WaitForTasks
+)
 """The operations that are steps."""
 
 ATOMIC: Final = ""
@@ -171,6 +175,8 @@ def _described(operation: StepOperation) -> tuple[str, str, bytes]:
         case AskPrincipal(question=text):
             name = f"{_QUESTION}{hashlib.sha256(text.encode()).hexdigest()[:16]}"
             return name, f"question {text[:80]!r}", b""
+        case AskConfirmation(skill=skill):
+            return f"{_QUESTION}{skill}", f"confirmation of {skill}", b""
         case RelayQuestion():
             return f"{_QUESTION}relay", "question of another agent", operation.question.encode()
         case Sleep():
@@ -193,6 +199,16 @@ def model_step(asked: AskModel) -> RunStep:
 def succeeded(value: object) -> str:
     """Return the record of a step that returned a value."""
     return msgspec.json.encode({"value": value}).decode()
+
+
+def decided(decision: str, reason: str) -> str:
+    """Return the record of a confirmation: the decision, and the reason that was given for it."""
+    return msgspec.json.encode({"value": decision, "reason": reason}).decode()
+
+
+def reason_of(recorded: Recorded) -> str:
+    """Return the reason that was given for a decision; empty without one."""
+    return msgspec.json.decode(recorded.result, type=_Record).reason
 
 
 def refused(error: SkillError) -> str:
@@ -231,6 +247,7 @@ async def run_step(
 
 class _Record(msgspec.Struct, frozen=True):
     value: msgspec.Raw = msgspec.Raw()
+    reason: str = ""
     declined: str | None = None
     refused: str | None = None
     failed: str = "for an unknown reason"
@@ -362,14 +379,22 @@ def results_of(
     """Return the results of child tasks, in their order; None while they have to be waited for.
     Tasks of another parent are unknown.
     """
+    results = present_results(database, parent, tasks)
+    enough = {"ended": False, "failure": any(map(_unsuccessful, results))}
+    enough["success"] = any(one.success for one in results)
+    return results if enough[until] or all(map(has_ended, results)) else None
+
+
+def present_results(database: Database, parent: str, tasks: Sequence[str]) -> list[ChildResult]:
+    """Return the results of child tasks as they are now, in their order. Tasks of another parent
+    are unknown.
+    """
     results = []
     for task in tasks:
         # not locked: rows are locked in a fixed order, and these come in any order
         row = load(database, task, lock=False)
         results.append(_result(task, None if row is None or row.parent != parent else row))
-    enough = {"ended": False, "failure": any(map(_unsuccessful, results))}
-    enough["success"] = any(one.success for one in results)
-    return results if enough[until] or all(map(has_ended, results)) else None
+    return results
 
 
 def has_ended(result: ChildResult) -> bool:
@@ -387,11 +412,20 @@ def _result(task: str, row: Row | None) -> ChildResult:
     if row.result is not None:
         result = read(row.result, Result)
         text = "\n\n".join(map(text_of, result.outputs))
-        return ChildResult(task, row.state, text, is_error=result.is_error, skill=row.skill)
-    reason = ""
+        values = [one.text for one in result.outputs if one.file is None and is_json(one.type)]
+        return ChildResult(
+            task,
+            row.state,
+            text,
+            is_error=result.is_error,
+            skill=row.skill,
+            json=values[0] if len(values) == 1 else "",
+        )
+    reason = condition = ""
     if row.failure is not None:
         failure = read(row.failure, Failure)
         conditions = ", ".join(one.xml.local for one in failure.conditions)
         reason = failure.texts[0].text if failure.texts else conditions
         reason = with_help(reason, failure.conditions)
-    return ChildResult(task, row.state, reason=reason, skill=row.skill)
+        condition = failure.conditions[0].xml.local if failure.conditions else ""
+    return ChildResult(task, row.state, reason=reason, skill=row.skill, condition=condition)

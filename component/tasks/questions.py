@@ -19,7 +19,7 @@ from component.skills.skill import Skill
 from component.skills.validation import SchemaValidator
 from component.tasks import question_rows, rows, votes
 from component.tasks.changes import KEEP, Change, Transaction, change
-from component.tasks.journal import Recorded, end_step, nothing_ran, succeeded
+from component.tasks.journal import Recorded, decided, end_step, nothing_ran
 from component.tasks.protocol import Doubt
 from component.tasks.queries import whole_task
 from component.tasks.question_rows import Answerer, InputRow, doubt_about
@@ -303,8 +303,9 @@ def decide(tx: Transaction, by: Answerer, decision: Decision) -> Judgement:
         if votes.outcome(votes.votes_on(tx, put.id), approvals, put.hash) is None:
             return _still_open(tx, row, put, question)
     question_rows.store_answer(tx, put, decision.value, by.who)
-    if put.step:  # another agent needs the decision
-        end_step(tx, row, put.step, Recorded(succeeded(decision.value)))
+    if put.step:  # the skill, or another agent, needs the decision
+        why = without_forbidden((decision.reason or "").strip())
+        end_step(tx, row, put.step, Recorded(decided(decision.value, why)))
     if put.step or decision.value == "approve":
         return Judgement(change=go_on(tx, row, None))
     others = approvals is not None or question_rows.number_asked(tx, put.id) > 1

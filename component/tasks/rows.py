@@ -118,7 +118,8 @@ TABLES: Final = (
             children INTEGER NOT NULL DEFAULT 0,
             tries INTEGER NOT NULL DEFAULT 0,
             promised BIGINT,
-            share TEXT {C} NOT NULL CHECK (share <> '')
+            share TEXT {C} NOT NULL CHECK (share <> ''),
+            plan TEXT
         """,
         indexes={
             "tasks_queue": "(share, priority DESC, created, id)"
@@ -219,7 +220,7 @@ class Row(msgspec.Struct):
     waits for `waits` other tasks. `children` counts the tasks that it started, `tries` its failed
     executions that the skill has retried. `share` is that of its request. `promised` is
     `retain_until` as callers were told it, by the wall clock of that time; None where it is the
-    same.
+    same. `plan` is the XML of the steps of a task that is a plan.
     """
 
     id: str
@@ -256,6 +257,7 @@ class Row(msgspec.Struct):
     children: int = 0
     tries: int = 0
     share: str = ""
+    plan: str | None = None
 
     @property
     def shown_until(self) -> int:
@@ -423,7 +425,7 @@ _INSERT: Final = (
 _CHANGED: Final = (
     *("state", "revision", "owner", "fence", "progress", "result", "failure", "promoted"),
     *("unsent_revision", "wake_at", "updated", "retain_until", "promised", "attempts", "set_aside"),
-    *("not_before", "waits", "children", "tries", "parent", "version"),
+    *("not_before", "waits", "children", "tries", "parent", "version", "plan"),
 )
 _SET: Final = f"UPDATE tasks SET {', '.join(f'{name} = ?' for name in _CHANGED)}"  # noqa: S608 - constant names
 _UPDATE: Final = f"{_SET} WHERE id = ?"

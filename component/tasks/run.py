@@ -22,7 +22,7 @@ import msgspec
 import structlog
 
 from component import system
-from component.budget.protocol import TurnBudget
+from component.budget.protocol import Amount, TurnBudget
 from component.skills import operations
 from component.skills.calling import call as call_skill
 from component.skills.context import Context
@@ -35,7 +35,16 @@ from component.skills.errors import (
     printable,
 )
 from component.skills.inputs import Arguments
-from component.skills.operations import CAPABILITY, METHODS, Host, Operation, Parked, Work
+from component.skills.operations import (
+    CAPABILITY,
+    METHODS,
+    Children,
+    Host,
+    Judged,
+    Operation,
+    Parked,
+    Work,
+)
 from component.skills.outputs import File, Link, SkillResult
 from component.skills.skill import Skill
 from component.store import waiters
@@ -498,7 +507,7 @@ class Run:
         """Whether another run continues the call if this one is cancelled now."""
         return self._stopped in (None, "drain", "lost")
 
-    async def perform(self, operation: Operation, *local: Callable[[str], Any]) -> Any:
+    async def perform(self, operation: Operation, *local: Any) -> Any:
         """Perform an operation of the skill; see `component.skills.operations.Host`."""
         return await self._handlers[type(operation)](self, operation, *local)
 
@@ -628,7 +637,8 @@ class Run:
         return await self._park(op)
 
     async def _find_question(
-        self, asked: operations.AskPrincipal | operations.RelayQuestion
+        self,
+        asked: operations.AskPrincipal | operations.AskConfirmation | operations.RelayQuestion,
     ) -> tuple[StepId, Recorded | None]:
         await self._enter(asked)
         if _in_step.get() is self:
@@ -660,7 +670,9 @@ class Run:
 
         await self._park_until(op)
 
-    async def _start(self, start: operations.StartTask) -> str:
+    async def _start(
+        self, start: operations.StartTask, terms: operations.ChildTerms | None = None
+    ) -> str:
         step, recorded = await self._find(start)
         if start.shown_as:
             if "/" in start.shown_as or start.shown_as in self._shown_as:
@@ -671,7 +683,7 @@ class Run:
             self._shown_as.add(start.shown_as)
         if recorded is None:
             try:
-                child = await self._child(start)
+                child = await self._child(start, terms)
                 async with self._lock:
                     self._check()
                     if self.row is None:
@@ -741,15 +753,45 @@ class Run:
 
         return await self._park(op)
 
-    async def _child(self, start: operations.StartTask) -> Admitted:
+    async def _child(
+        self, start: operations.StartTask, terms: operations.ChildTerms | None = None
+    ) -> Admitted:
         """Admit a child task, which has no more rights than this one. Raises SkillError."""
+        name = start.skill
+        try:
+            request, skill = self._permitted(start, terms)
+            arguments = gate.arguments_of(request, skill)
+            arguments = await gate.completed(request, skill, arguments)
+        except NotPermitted as error:
+            raise SkillError(error.text) from None
+        except InvalidParam as error:
+            raise SkillError(f"The skill {name} cannot be started: {error}") from error
+        decided = self._decided.get((name, start.params))
+        if decided is not None and decided.covers(skill, arguments):
+            if decided.decision == "deny":
+                raise SkillError(errors.denied().text or "It was declined.")
+            request = msgspec.structs.replace(request, undecided=False, confirmation=decided.needed)
+        return Admitted(request, skill, arguments)
+
+    def _permitted(
+        self, start: operations.StartTask, terms: operations.ChildTerms | None
+    ) -> tuple[Request, Skill]:
+        """Return the request of a child task, whose parameters are not checked yet, and its skill.
+        Raises SkillError and NotPermitted.
+        """
         name, mine, access = start.skill, self.request, self._runtime.skills
+        terms = terms or operations.ChildTerms()
+        caller = mine.caller_context
+        budget = budget_of(mine, self.task) or TurnBudget(caller.trace or self.task)
+        if terms.budget_usd is not None:
+            budget = TurnBudget(self.task, budget.payer, terms.budget_usd, budget.limit_tokens)
         caller = msgspec.structs.replace(
-            mine.caller_context,
-            asker="model",
+            caller,
+            asker="approved" if terms.approved else "model",
+            taints=tuple(sorted({*caller.taints, *terms.taints})),
             chosen=ITS_PARAMETERS,
             reserved=(),
-            budget=budget_of(mine, self.task) or TurnBudget(mine.caller_context.trace or self.task),
+            budget=budget,
         )
         request = msgspec.structs.replace(
             mine,
@@ -770,20 +812,9 @@ class Run:
         skill = access.gate.visible(request)
         if skill is None or not access.may_use(request.principal, skill):
             raise SkillError(f"There is no skill called {printable(name, 64)}.")
-        try:
-            request = access.gate.passed(request, skill)
-            arguments = gate.arguments_of(request, skill)
-            arguments = await gate.completed(request, skill, arguments)
-        except NotPermitted as error:
-            raise SkillError(error.text) from None
-        except InvalidParam as error:
-            raise SkillError(f"The skill {name} cannot be started: {error}") from error
-        decided = self._decided.get((name, start.params))
-        if decided is not None and decided.covers(skill, arguments):
-            if decided.decision == "deny":
-                raise SkillError(errors.denied().text or "It was declined.")
-            request = msgspec.structs.replace(request, undecided=False, confirmation=decided.needed)
-        return Admitted(request, skill, arguments)
+        if terms.said is not None:
+            request = gate.with_choices(request, skill, terms.said)
+        return access.gate.passed(request, skill), skill
 
     async def _create(self, step: StepId, admitted: Admitted, delay_s: float) -> Recorded:
         task = leases.new_instance()
@@ -847,9 +878,116 @@ class Run:
         await self._enter(wait)
 
         def op(tx: Transaction, row: Row) -> None:
-            row.waits = waiters.wait_for_event(tx, row.id, wait.event, is_pending)
+            row.waits = waiters.wait_for_event(tx, row.id, wait.event, is_pending, wait.tasks)
+            if wait.plan is not None:
+                row.plan = wait.plan
 
         await self._park_until(op)
+
+    # What plans do.
+
+    async def _judge(self, asked: operations.JudgeTask, terms: operations.ChildTerms) -> Judged:
+        """Say what would become of a child task."""
+        call = operations.StartTask(asked.skill, asked.params, 0.0, None)
+        try:
+            if asked.unfilled:
+                request, skill = self._permitted(call, terms)
+                problem = gate.wrong_names(skill, msgspec.json.decode(asked.params))
+            else:
+                child = await self._child(call, terms)
+                request, skill, problem = child.request, child.skill, ""
+            needed = await self._runtime.skills.approvers.find(request, skill)
+        except (SkillError, NotPermitted) as error:
+            return Judged(problem=str(error))
+        except StanzaError as error:
+            return Judged(problem=error.text or error.condition)
+        asks = needed is not None and needed.is_only_of(self.request.principal.bare)
+        return Judged(
+            problem=problem,
+            asks=asks,
+            asks_others=needed is not None and not asks,
+            repeatable=skill.repeatable,
+            duration_s=skill.typical_duration,
+            cost_usd=skill.cost_usd,
+            taint=skill.taint,
+        )
+
+    async def _confirm(self, asked: operations.AskConfirmation) -> bytes:
+        """Ask for the confirmation of what this task does next: this run ends here."""
+        step, recorded = await self._find_question(asked)
+        skill = self._runtime.skills.find(asked.skill)
+        assert skill is not None, "it is one of the service itself"
+        caller = msgspec.structs.replace(
+            self.request.caller_context, asker="misled model" if asked.misled else "model"
+        )
+        request = msgspec.structs.replace(self.request, skill=skill.name, caller_context=caller)
+        try:
+            needed = await self._runtime.skills.approvers.find(request, skill)
+        except StanzaError as error:
+            raise SkillError(error.text or "Nobody can confirm it.") from None
+        if recorded is None and needed is None:
+            recorded = await self._finish(step, journal.decided("approve", ""))
+        if recorded is not None:
+            only = needed is None or needed.is_only_of(self.request.principal.bare)
+            approved = journal.result_of(recorded, str) == "approve"
+            return msgspec.json.encode(
+                operations.Confirmed(approved, journal.reason_of(recorded), only)
+            )
+        assert needed is not None
+        request = msgspec.structs.replace(request, confirmation=needed)
+        values = msgspec.json.decode(asked.params, type=skill.inputs.type)
+        id_ = leases.new_instance()
+
+        def op(tx: Transaction, row: Row) -> None:
+            expires = rows.moment(lapses(tx.now, needed.expires_s, row.deadline))
+            confirm = confirm_for(
+                *(request, skill, values), task=row.id, question=id_, expires=expires
+            )
+            tx.publish(ask_question(tx, row, confirm, needed.asked, step.name))
+
+        return await self._park(op)
+
+    async def _record_in_commit(
+        self, asked: operations.Record, op: Callable[[Database], Any]
+    ) -> Any:
+        """Change the database, the steps that callers see and the progress in one commit."""
+        await self._enter(asked)
+        made: list[Any] = []
+        report = asked.progress
+
+        def change_all(tx: Transaction, row: Row) -> None:
+            made[:] = [op(tx)]
+            if asked.plan is not None:
+                row.plan = asked.plan
+            if asked.cancel:
+                changes.cancel_children(tx, row.id, asked.cancel)
+            if asked.deadline is not None:
+                latest = rows.milliseconds(asked.deadline)
+                row.deadline = latest if row.deadline is None else min(row.deadline, latest)
+            if report is None or row.state != "running":
+                rows.update(tx, row)
+                return
+            fraction = round(Decimal(repr(report.fraction)), 4)
+            progress = Progress(fraction=fraction, text=without_forbidden(report.text))
+            tx.publish(change(tx, row, "running", progress))
+
+        async with self._lock:
+            self._check()
+            if self.row is None:
+                await self._need_row(announced=False)
+            await self._guard(change_all)
+        return made[0]
+
+    async def _children(self, asked: operations.ReadChildren) -> Children:
+        """Return the present outcomes of child tasks, and what the task has spent."""
+        self._check()
+        mine = "" if self.row is None else self.row.id
+        found = await self._runtime.commit(
+            lambda tx: journal.present_results(tx, mine, asked.tasks), keep_trying=True
+        )
+        spent = self._runtime.skills.spent
+        amount = Amount() if spent is None else await spent(self.task)
+        return Children(tuple(found), amount.usd, amount.tokens)
 
     async def _ask_model(self, asked: operations.AskModel, check: Callable[[str], object]) -> str:
         await self._enter()
@@ -902,6 +1040,10 @@ class Run:
         operations.WaitForTasks: _wait,
         operations.WaitForEvent: _wait_for_event,
         operations.AskModel: _ask_model,
+        operations.JudgeTask: _judge,
+        operations.AskConfirmation: _confirm,
+        operations.Record: _record_in_commit,
+        operations.ReadChildren: _children,
     }
 
     # How operations begin, and how the run parks.

@@ -1,0 +1,785 @@
+"""Runs a plan as a durable task whose steps are its child tasks.
+
+Each run of the task is one cycle: it reads the plan and how its child tasks stand, lets `advance`
+decide, records that, starts what begins, and leaves until one of the child tasks has ended or
+somebody changes the plan. So it has no state of its own, and is the same after a crash, on another
+instance, and after a revision.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, NoReturn
+
+import msgspec
+
+from component.plans import rows
+from component.plans.advance import Advance, Situation, advance
+from component.plans.checks import PARAMS, faults, templated
+from component.plans.document import Plan, PlanError, Step, digest_of, plan_of
+from component.plans.revisions import revision_prompt
+from component.plans.rows import PlanRow, Proposal, StepRow
+from component.plans.templates import TemplateError, fill, roots_in
+from component.plans.wording import (
+    MOST_CHARACTERS,
+    difference,
+    estimate_text,
+    name_of,
+    state_text,
+    steps_text,
+)
+from component.policy.flows import TRUSTED
+from component.policy.taint import Taint
+from component.skills.context import Context
+from component.skills.errors import Denied, SkillError
+from component.skills.operations import (
+    ChildResult,
+    ChildTerms,
+    Confirmed,
+    Judged,
+    ModelFailed,
+    Record,
+    ReportProgress,
+)
+from component.skills.outputs import Output, SkillResult
+from component.store.storage import Storage
+from xep.binding import encode
+from xep.fluux_agent.plan import PlanStep, PlanSteps
+
+START: Final = "plan"
+"""The internal skill that asks for the confirmation of a plan."""
+CHANGE: Final = "plan_change"
+"""The internal skill that asks for the confirmation of a revision."""
+ASK: Final = "plan.ask"
+"""The internal skill that a step of the kind `ask` runs."""
+WORK: Final = "agent.work"
+"""The internal skill that a step of the kind `agent` runs."""
+
+_BUDGET: Final = "budget-exhausted"
+_UNKNOWN: Final = "outcome-unknown"
+_DENIED: Final = "denied"
+_MOST_TOKENS: Final = 4096
+_TRIES: Final = 2
+_MOST_REVISIONS: Final = 2
+"""How often a plan is revised by a model because it cannot go on."""
+_LONGEST_OUTPUT: Final = 200_000
+_LONGEST_REPORT: Final = 30_000
+
+
+class UnknownOutcome(msgspec.Struct, frozen=True):
+    """The answer to the question what is to be done about a step with an unknown outcome."""
+
+    what: Literal["it is done", "do it again", "skip it", "stop the plan"]
+
+
+_DECISIONS: Final[Mapping[str, Literal["done", "again", "skip", "stop"]]] = {
+    "it is done": "done",
+    "do it again": "again",
+    "skip it": "skip",
+    "stop the plan": "stop",
+}
+
+
+class MoreBudget(msgspec.Struct, frozen=True):
+    """The answer to the question how much more a plan may spend."""
+
+    more_usd: float
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """What is said about a plan before it starts: its faults, whether the principal is asked, and
+    an estimate.
+    """
+
+    faults: tuple[str, ...] = ()
+    asks: bool = False
+    seconds: float = 0.0
+    usd: float = 0.0
+
+
+async def judge(
+    context: Context, plan: Plan, params: Mapping[str, Any], taints: Sequence[Taint]
+) -> Judgement:
+    """Judge a plan by what its skills, the policy and the flows say."""
+    misled = not TRUSTED.issuperset(taints)
+    found: list[str] = []
+    asks, usd = misled, 0.0
+    durations: dict[str, float] = {}
+    for step in plan.steps:
+        for skill, values, unfilled in _calls_of(step, params):
+            terms = ChildTerms(taints=tuple(taints), said=None if misled else _texts(plan, params))
+            if misled and not unfilled:  # the person is asked, and sees exactly this
+                terms = msgspec.structs.replace(terms, approved=True)
+            one = await context.child_tasks.judge(skill, values, terms, unfilled)
+            if one.problem:
+                found.append(f"The step {step.id}: {one.problem}")
+            asks = asks or (one.asks and not unfilled)
+            usd += one.cost_usd or 0.0
+            durations[step.id] = one.duration_s or 0.0
+    if len(steps_text(plan)) > MOST_CHARACTERS:
+        found.append("The plan is too long for one question: use fewer or shorter steps.")
+    return Judgement(tuple(found), asks, _longest(plan, durations), usd)
+
+
+def _calls_of(
+    step: Step, params: Mapping[str, Any]
+) -> list[tuple[str, Mapping[str, Any], tuple[str, ...]]]:
+    """Return the calls of a step that can be judged: the skill, the parameters, and the names of
+    those that have no value yet.
+    """
+    if step.kind == "agent":
+        return [(name, {}, ("",)) for name in step.skills]
+    if step.kind != "call":
+        return []
+    unfilled = tuple(name for name, value in step.params.items() if roots_in(value) - {PARAMS})
+    values = step.params
+    if not unfilled:
+        values = fill(dict(step.params), {PARAMS: params})
+    return [(step.skill, values, unfilled)]
+
+
+def _longest(plan: Plan, durations: Mapping[str, float]) -> float:
+    """Return the seconds of the longest path through a plan."""
+    found: dict[str, float] = {}
+
+    def of(step: Step) -> float:
+        if step.id not in found:
+            found[step.id] = 0.0
+            before = [
+                of(one) for name in step.after for one in (plan.members(name) or (plan.step(name),))
+            ]
+            found[step.id] = durations.get(step.id, 0.0) + max(before, default=0.0)
+        return found[step.id]
+
+    return max(map(of, plan.steps))
+
+
+def _texts(plan: Plan, params: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the texts that no stranger has chosen: those of the plan."""
+    return (*_strings(msgspec.to_builtins(plan)), *_strings(params))
+
+
+def _strings(value: Any) -> list[str]:
+    match value:
+        case str():
+            return [value]
+        case bool() | None:
+            return []
+        case int() | float():
+            return [str(value)]
+        case dict():
+            return [text for each in value.values() for text in _strings(each)]
+        case list() | tuple():
+            return [text for each in value for text in _strings(each)]
+    return []
+
+
+async def run_plan(
+    context: Context, storage: Storage, plan: Plan, params: Mapping[str, Any]
+) -> SkillResult:
+    """Run a plan in the task of a durable skill, and return its report.
+
+    Raises SkillError, with what was achieved, if the plan cannot be finished; Denied if the
+    principal does not want it.
+    """
+    task = context.task
+    row = None
+    if context.is_stored:
+        row = await storage.read(lambda db: rows.load(db, task))
+    if row is None:
+        row = PlanRow(
+            task=task,
+            revision=1,
+            plan=plan,
+            params=msgspec.json.encode(params).decode(),
+            taints=tuple(context.taints),
+            budget=plan.budget_usd,
+        )
+    return await _PlanRun(context, storage, row).run()
+
+
+class _PlanRun:
+    """One cycle of a plan."""
+
+    def __init__(self, context: Context, storage: Storage, row: PlanRow) -> None:
+        self._context = context
+        self._tasks = context.child_tasks
+        self._storage = storage
+        self._row = row
+        self._params: dict[str, Any] = msgspec.json.decode(row.params)
+        self._steps = dict(row.steps)
+        self._changed: dict[str, StepRow] = {}
+        """Steps that are not written yet."""
+        self._removed: list[str] = []
+        self._spent = 0.0
+
+    @property
+    def plan(self) -> Plan:
+        return self._row.plan
+
+    async def run(self) -> SkillResult:
+        await self._settle_children()
+        if self._row.approval == "unknown":
+            await self._approve()
+        if self._row.proposed is not None:
+            await self._revise(self._row.proposed)
+        while True:
+            advised = self._advised()
+            if advised.verdict == "completed":
+                await self._record(self._row)
+                return self._completed(advised)
+            if self._row.paused is None:
+                if await self._is_extended(advised):
+                    continue
+                if advised.ask:
+                    await self._ask_about(advised.ask[0])
+                    continue
+                if advised.verdict == "blocked":
+                    await self._cancel(advised)
+                    await self._replan(advised)
+                    continue
+                if await self._start(advised):
+                    continue
+            await self._wait()
+
+    def _advised(self) -> Advance:
+        return advance(self.plan, {id_: one.as_attempt for id_, one in self._steps.items()})
+
+    # Child tasks.
+
+    async def _settle_children(self) -> None:
+        """Note how the child tasks have ended that ran when the plan was last read."""
+        running = [one for one in self._steps.values() if one.state == "running" and one.task]
+        found = await self._tasks.present([one.task for one in running if one.task])
+        self._spent = found.usd
+        for one, result in zip(running, found.results, strict=True):
+            if result.state in ("completed", "failed", "rejected", "cancelled", "unknown"):
+                self._note(await self._ended(one, result))
+
+    async def _ended(self, row: StepRow, result: ChildResult) -> StepRow:
+        step = self._step(row.step)
+        if result.success:
+            output = _output_of(result)
+            taints = await self._taints_of(step, result)
+            return msgspec.structs.replace(row, state="done", output=output, taints=taints)
+        reason = (result.text if result.is_error else result.reason) or f"It was {result.state}."
+        state: Literal["failed", "unknown", "cancelled"] = "failed"
+        if result.condition == _UNKNOWN:
+            state = "unknown"
+        elif result.state == "cancelled":
+            state, reason = "cancelled", "It was cancelled."
+        repeatable = state == "failed" and result.condition != _DENIED
+        if repeatable:
+            repeatable = await self._is_repeatable(step)
+        return msgspec.structs.replace(
+            row,
+            state=state,
+            reason=reason[:1000],
+            condition=result.condition,
+            repeatable=repeatable,
+            taints=await self._taints_of(step, result),
+        )
+
+    def _step(self, id_: str) -> Step:
+        try:
+            return self.plan.step(id_)
+        except KeyError:  # a revision has removed it
+            return Step(id=id_, kind="ask", question="?")
+
+    async def _taints_of(self, step: Step, result: ChildResult) -> tuple[Taint, ...]:
+        if step.kind == "ask":
+            return ()
+        if result.taints is not None:
+            return result.taints
+        judged = await self._judge_skill(step.skill)
+        return () if judged.taint is None else (judged.taint,)
+
+    async def _is_repeatable(self, step: Step) -> bool:
+        if step.kind == "call":
+            return (await self._judge_skill(step.skill)).repeatable
+        if step.kind == "agent" and step.skills:
+            judged = [await self._judge_skill(name) for name in step.skills]
+            return all(one.repeatable for one in judged)
+        return False
+
+    async def _judge_skill(self, skill: str) -> Judged:
+        return await self._tasks.judge(skill, {}, ChildTerms(), ("",))
+
+    def _note(self, row: StepRow) -> None:
+        self._steps[row.step] = self._changed[row.step] = row
+
+    # Approval.
+
+    async def _approve(self) -> None:
+        """Ask for the confirmation of the plan, if it needs one."""
+        row = self._row
+        found = faults(self.plan, has_params=bool(self._params))
+        judged = await judge(self._context, self.plan, self._params, row.taints)
+        if found or judged.faults:
+            raise SkillError("\n".join((*found, *judged.faults)))
+        approval: rows.Approval = "none"
+        if judged.asks:
+            await self._record(row)  # so that others see it while the question is open
+            values = {
+                "title": self.plan.title,
+                "steps": steps_text(self.plan),
+                "estimate": estimate_text(judged.seconds, judged.usd, row.budget),
+                "digest": digest_of(self.plan),
+            }
+            misled = not TRUSTED.issuperset(row.taints)
+            decided = await self._tasks.confirm(START, values, self._question_key, misled=misled)
+            if not decided.approved:
+                await self._denied(decided.reason)
+                return
+            approval = _approval(decided)
+        await self._record(msgspec.structs.replace(row, approval=approval))
+
+    async def _denied(self, reason: str) -> None:
+        """Revise a plan that was denied for a reason, or end. Raises Denied."""
+        if not reason or not self._may_revise(_DENIED):
+            raise Denied(reason or "The plan was declined.")
+        proposal = await self._model_proposes(
+            f"The person has declined the plan: {reason}", _DENIED
+        )
+        if proposal is None:
+            raise Denied(reason)
+        await self._adopt(proposal, approval="unknown")
+        await self._approve()
+
+    async def _revise(self, proposal: Proposal) -> None:
+        """Ask for the confirmation of a revision that somebody proposes, and adopt it."""
+        row = self._row
+        if row.approval == "unknown":  # what it replaces was never approved
+            await self._adopt(proposal, approval="unknown")
+            await self._approve()
+            return
+        again = self._again(proposal.plan)
+        if proposal.by == self._context.principal:  # she has written it herself
+            await self._adopt(proposal, approval="principal")
+            return
+        values = {
+            "title": row.plan.title,
+            "changes": difference(row.plan, proposal.plan, again) or "Nothing.",
+            "digest": digest_of(proposal.plan),
+        }
+        await self._record(row)
+        misled = not TRUSTED.issuperset(proposal.taints)
+        decided = await self._tasks.confirm(CHANGE, values, self._question_key, misled=misled)
+        if decided.approved:
+            await self._adopt(proposal, approval=_approval(decided))
+            return
+        await self._record(msgspec.structs.replace(row, proposed=None))
+        self._refused_revision = decided.reason or "The person has declined the change."
+
+    _refused_revision: str = ""
+
+    @property
+    def _question_key(self) -> str:
+        row = self._row
+        plan = row.plan if row.proposed is None else row.proposed.plan
+        return f"{row.revision} {row.changes} {len(row.failures)} {digest_of(plan)[:16]}"
+
+    def _again(self, plan: Plan) -> list[str]:
+        """Return the steps of a revision that have ended and begin again."""
+        return [
+            step.id
+            for step in plan.steps
+            if (one := self._steps.get(step.id)) is not None and not self._is_kept(one, step)
+        ]
+
+    def _is_kept(self, row: StepRow, step: Step) -> bool:
+        """Whether a revision that has this step keeps what was done of it."""
+        if row.state == "unknown" and row.decision in ("", "stop"):
+            return True
+        return row.state in ("done", "running", "skipped") and self._step(row.step) == step
+
+    async def _adopt(self, proposal: Proposal, approval: rows.Approval) -> None:
+        """Make a proposal the plan: the same task goes on with its next revision."""
+        kept = {step.id: step for step in proposal.plan.steps}
+        gone = [
+            one
+            for one in self._steps.values()
+            if one.step not in kept or not self._is_kept(one, kept[one.step])
+        ]
+        cancel = tuple(one.task for one in gone if one.state == "running" and one.task)
+        for one in gone:
+            del self._steps[one.step]
+            self._changed.pop(one.step, None)
+            self._removed.append(one.step)
+        row = msgspec.structs.replace(
+            self._row,
+            plan=proposal.plan,
+            revision=self._row.revision + 1,
+            taints=proposal.taints,
+            approval=approval,
+            proposed=None,
+            budget=_more(self._row.budget, proposal.plan.budget_usd),
+        )
+        await self._record(row, cancel=cancel, said=f"Revision {row.revision} of the plan")
+
+    # Revisions by a model.
+
+    def _may_revise(self, kind: str) -> bool:
+        done = self._row.failures
+        return len(done) < _MOST_REVISIONS and kind not in done
+
+    async def _replan(self, advised: Advance) -> None:
+        """Let a model revise a plan that cannot go on. Raises SkillError if that is not possible."""
+        step = self._steps[advised.because]
+        kind = step.condition or step.state
+        stopped = step.decision == "stop"
+        if stopped or not self._may_revise(kind):
+            await self._fail(advised)
+        why = f"The step {step.step} cannot be done: {step.reason}"
+        if self._refused_revision:
+            why += f"\nThe person has declined a change: {self._refused_revision}"
+        proposal = await self._model_proposes(why, kind, advised.situations)
+        if proposal is None:
+            await self._fail(advised)
+        else:
+            await self._record(msgspec.structs.replace(self._row, proposed=proposal))
+            await self._revise(proposal)
+
+    async def _model_proposes(
+        self, why: str, kind: str, situations: Mapping[str, Situation] | None = None
+    ) -> Proposal | None:
+        """Return the revision that a model proposes, and count it; None if it makes none."""
+        row = self._row
+        taints = {*row.taints, *(taint for one in self._steps.values() for taint in one.taints)}
+        problem = ""
+        for _ in range(_TRIES):
+            prompt = revision_prompt(self.plan, why, situations or {}, self._steps, problem)
+            key = hashlib.sha256(prompt.encode()).hexdigest()[:16]
+            try:
+                said = await self._context.llm(prompt, Plan, max_tokens=_MOST_TOKENS, key=key)
+                plan = plan_of(msgspec.to_builtins(said))
+            except ModelFailed:
+                return None
+            except PlanError as error:
+                problem = str(error)
+                continue
+            found = faults(plan, has_params=bool(self._params))
+            if not found:
+                judged = await judge(self._context, plan, self._params, tuple(sorted(taints)))
+                found = list(judged.faults)
+            if not found and plan == self.plan:
+                found = ["It is the same plan: change what cannot be done."]
+            if not found:
+                self._row = msgspec.structs.replace(row, failures=(*row.failures, kind))
+                return Proposal(plan, self._context.agent, tuple(sorted(taints)))
+            problem = "\n".join(found)
+        return None
+
+    async def _fail(self, advised: Advance) -> NoReturn:
+        """End a plan that cannot go on. Raises SkillError with what was achieved."""
+        step = self._steps[advised.because]
+        name = name_of(self._step(step.step))
+        await self._stop(f"{name}: {step.reason or 'it failed.'}", advised)
+
+    async def _stop(self, why: str, advised: Advance) -> NoReturn:
+        """End a plan that is not finished. Raises SkillError with what was achieved."""
+        await self._record(self._row)
+        reasons = {id_: one.reason for id_, one in self._steps.items()}
+        states = state_text(self.plan, advised.situations, reasons)
+        raise SkillError(f"I could not finish {self.plan.title!r}. {why}\n{states}")
+
+    # Questions.
+
+    async def _ask_about(self, id_: str) -> None:
+        """Ask what is to be done about a step with an unknown outcome."""
+        one = self._steps[id_]
+        question = (
+            f"I was interrupted during a step of the plan {self.plan.title!r}, and do not know"
+            f" whether it was done: {name_of(self._step(id_))}. Please look, and tell me what I am"
+            " to do."
+        )
+        await self._record(self._row)
+        try:
+            answer = await self._context.ask(question, UnknownOutcome, key=one.key)
+            decision = _DECISIONS[answer.what]
+        except Denied:
+            decision = "stop"
+        self._note(msgspec.structs.replace(one, decision=decision))
+
+    async def _is_extended(self, advised: Advance) -> bool:
+        """Ask for a larger budget if this one does not suffice, and let the steps begin again that
+        failed for that; return whether there is one.
+        """
+        row = self._row
+        budget = row.budget
+        short = [one for one in self._steps.values() if one.condition == _BUDGET]
+        is_spent = budget is not None and self._spent >= budget and bool(advised.start)
+        if budget is None or not (short or is_spent):
+            return False
+        if row.question is None:  # the text identifies the question, so it must not change
+            done = sum(one.state == "done" for one in self._steps.values())
+            question = (
+                f"The plan {self.plan.title!r} has spent {self._spent:.2f} of {budget:.2f} USD, and"
+                f" {done} of {len(self.plan.steps)} steps are done. How many US dollars more may"
+                " it spend? Answer 0 to stop it."
+            )
+            row = msgspec.structs.replace(row, question=question)
+        await self._record(row)
+        try:
+            answer = await self._context.ask(row.question or "", MoreBudget, key=f"{budget}")
+            more = max(0.0, answer.more_usd)
+        except Denied:
+            more = 0.0
+        if not more:
+            done = sum(one.state == "done" for one in self._steps.values())
+            await self._stop(f"Its budget of {budget:.2f} USD is spent.", advised)
+        for one in short:
+            self._note(
+                msgspec.structs.replace(one, state="unknown", decision="again", condition="")
+            )
+        budget = max(budget, self._spent) + more
+        await self._record(msgspec.structs.replace(row, budget=budget, question=None))
+        return True
+
+    # Going on.
+
+    def _key(self, step: str, attempt: int) -> str:
+        return f"{step} {self._row.revision} {attempt}"
+
+    async def _start(self, advised: Advance) -> bool:
+        """Start the steps that begin now; return whether one could not be started."""
+        started = [
+            one for one in self._steps.values() if one.state == "running" and one.task is None
+        ]
+        started += [
+            StepRow(id_, self._key(id_, number), attempt=number) for id_, number in advised.start
+        ]
+        for one in started:
+            self._note(one)
+        await self._cancel(advised)
+        has_failed = False
+        for one in started:
+            try:
+                task = await self._start_step(self._step(one.step), one.key)
+                self._note(msgspec.structs.replace(one, task=task))
+            except (SkillError, TemplateError) as error:
+                reason = str(error)[:1000]
+                self._note(msgspec.structs.replace(one, state="failed", reason=reason))
+                has_failed = True
+        return has_failed
+
+    async def _cancel(self, advised: Advance) -> None:
+        """Cancel the tasks that are not needed any more, and record everything that has changed."""
+        cancelled = [self._steps[id_] for id_ in advised.cancel]
+        for one in cancelled:
+            self._note(msgspec.structs.replace(one, state="skipped", reason="It is not needed."))
+        if self._changed or self._removed:
+            cancel = tuple(one.task for one in cancelled if one.task)
+            await self._record(self._row, cancel=cancel, said=self._progress_text())
+
+    async def _start_step(self, step: Step, key: str) -> str:
+        """Start the task of a step. Raises SkillError and TemplateError."""
+        data = self._data()
+        used = roots_in(templated(step))
+        taints = {*self._row.taints, *(t for root in used for t in self._taints_at(root))}
+        is_literal = not used - {PARAMS}
+        approved = self._row.approval == "principal"
+        misled = not TRUSTED.issuperset(self._row.taints)
+        said = None if misled and not approved else _texts(self.plan, self._params)
+        terms = ChildTerms(
+            taints=tuple(sorted(taints)),
+            said=said,
+            approved=approved and is_literal and step.kind == "call",
+            budget_usd=self._row.budget,
+        )
+        match step.kind:
+            case "call":
+                return await self._tasks.start(
+                    step.skill, fill(dict(step.params), data), key, terms
+                )
+            case "ask":
+                values: dict[str, Any] = {
+                    "plan": self.plan.title,
+                    "question": fill(step.question, data),
+                    "show": fill(step.show, data),
+                    "choices": fill(list(step.choices), data),
+                }
+                return await self._tasks.start(ASK, values, key, terms)
+        raise SkillError("Agents are not there yet.")
+
+    async def _wait(self) -> NoReturn:
+        """Leave until a child task has ended, or somebody changes the plan."""
+        row = self._row
+        tasks = [one.task for one in self._steps.values() if one.state == "running" and one.task]
+        changed = list(self._changed.values())
+        view = self._view()
+
+        def is_pending(database: Any) -> bool:
+            rows.put_steps(database, row.task, changed)
+            return rows.is_unchanged(database, row)
+
+        await self._tasks.wait_for_any(tasks, row.event, is_pending, view)
+
+    async def _record(self, row: PlanRow, *, cancel: tuple[str, ...] = (), said: str = "") -> None:
+        """Write the plan, its changed steps, what callers see of it, and a report, in one commit.
+        If somebody else has changed the plan, leave, and begin again with that.
+        """
+        removed, changed = list(self._removed), list(self._changed.values())
+        self._row = row
+
+        def op(database: Any) -> bool:
+            if not rows.put(database, row):
+                return False
+            rows.delete_steps(database, row.task, removed)
+            rows.put_steps(database, row.task, changed)
+            return True
+
+        report = ReportProgress(self._fraction(), said) if said else None
+        record = Record(self._view(), report, cancel, self.plan.deadline)
+        if not await self._tasks.record(op, record):
+            await self._tasks.wait_for_any((), row.event, lambda _: False)
+        self._removed.clear()
+        self._changed.clear()
+
+    # What expressions, callers and people see.
+
+    def _data(self) -> dict[str, Any]:
+        """Return what the expressions of the plan see."""
+        found: dict[str, Any] = {PARAMS: self._params}
+        for step in self.plan.steps:
+            if (output := self._output_at(step)) is not None:
+                found[step.id] = output
+        for group in self.plan.groups:
+            found[group] = [found[step.id] for step in self.plan.members(group) if step.id in found]
+        return found
+
+    def _row_at(self, step: Step) -> StepRow | None:
+        """Return the row that has the output of a step: its own, or that of the step that ran in
+        its place.
+        """
+        one = self._steps.get(step.id)
+        if one is not None and one.state != "done" and step.otherwise:
+            return self._row_at(self.plan.step(step.otherwise)) or one
+        return one
+
+    def _output_at(self, step: Step) -> Any:
+        one = self._row_at(step)
+        if one is None or one.output is None:
+            return None
+        return msgspec.json.decode(one.output)
+
+    def _taints_at(self, name: str) -> tuple[Taint, ...]:
+        steps = self.plan.members(name) or [one for one in self.plan.steps if one.id == name]
+        found = [self._row_at(step) for step in steps]
+        return tuple(taint for one in found if one is not None for taint in one.taints)
+
+    def _fraction(self) -> float:
+        fallbacks = self.plan.fallbacks
+        situations = self._advised().situations
+        counted = [each for id_, each in situations.items() if id_ not in fallbacks]
+        over = sum(each in ("done", "skipped", "lost") for each in counted)
+        return over / max(1, len(counted))
+
+    def _progress_text(self) -> str:
+        running = [
+            name_of(step)
+            for step in self.plan.steps
+            if (one := self._steps.get(step.id)) is not None and one.state == "running"
+        ]
+        return ", ".join(running)[:500] or self.plan.title
+
+    def _view(self) -> str:
+        """Return the XML of the steps, as callers see them."""
+        situations = self._advised().situations
+        return encode(
+            PlanSteps(
+                title=self.plan.title,
+                revision=self._row.revision,
+                digest=digest_of(self.plan),
+                paused=self._row.paused,
+                steps=tuple(
+                    PlanStep(
+                        id=step.id,
+                        title=name_of(step),
+                        kind=step.kind,
+                        state=_STATES[situations.get(step.id, "waiting")],
+                        task=None if (one := self._steps.get(step.id)) is None else one.task,
+                        after=" ".join(step.after) or None,
+                    )
+                    for step in self.plan.steps
+                ),
+            )
+        )
+
+    def _completed(self, advised: Advance) -> SkillResult:
+        """Return the report."""
+        data = self._data()
+        used = set[str]()
+        if self.plan.result:
+            used = set(roots_in(self.plan.result))
+            try:
+                text = fill(self.plan.result, data)
+            except TemplateError as error:
+                text = f"The report cannot be made: {error}."
+            text = text if isinstance(text, str) else msgspec.json.encode(text).decode()
+        else:
+            text, used = self._last_outputs()
+        missing = [
+            f"Without: {name_of(step)}{_because(self._steps.get(step.id))}"
+            for step in self.plan.steps
+            if step.id not in self.plan.fallbacks
+            and advised.situations[step.id] in ("skipped", "lost")
+            and self.plan.groups.get(step.group) != "first"
+        ]
+        report = "\n".join((text.strip() or "It is done.", *missing))
+        taints = {*self._row.taints, *(t for name in used for t in self._taints_at(name))}
+        return SkillResult((Output(report[:_LONGEST_REPORT]),), taints=tuple(sorted(taints)))
+
+    def _last_outputs(self) -> tuple[str, set[str]]:
+        """Return the outputs of the steps that no other step comes after, and their names."""
+        before = {name for step in self.plan.steps for name in step.after}
+        last = [
+            step
+            for step in self.plan.steps
+            if step.id not in before
+            and step.group not in before
+            and step.id not in self.plan.fallbacks
+        ]
+        found = {step: output["text"] for step in last if (output := self._output_at(step))}
+        texts = list(found.values())
+        if len(found) > 1:
+            texts = [f"{name_of(step)}:\n{text}" for step, text in found.items()]
+        return "\n\n".join(texts), {step.id for step in last}
+
+
+_STATES: Final[Mapping[Situation, Any]] = {
+    "waiting": "waiting",
+    "running": "running",
+    "done": "done",
+    "skipped": "skipped",
+    "lost": "failed",
+    "failed": "failed",
+    "in doubt": "unknown",
+}
+
+
+def _approval(decided: Confirmed) -> rows.Approval:
+    return "principal" if decided.by_principal else "others"
+
+
+def _more(budget: float | None, wanted: float | None) -> float | None:
+    """Return the budget of a revision: what was allowed already, or more if it says so."""
+    return wanted if budget is None or wanted is None else max(budget, wanted)
+
+
+def _because(one: StepRow | None) -> str:
+    return f" ({one.reason.rstrip('.')})" if one is not None and one.reason else ""
+
+
+def _output_of(result: ChildResult) -> str:
+    """Return the JSON of an output, as expressions see it: `text`, and `data` if it is JSON."""
+    text = result.text[:_LONGEST_OUTPUT]
+    found: dict[str, Any] = {"text": text}
+    for one in (result.json, text):
+        try:
+            found["data"] = msgspec.json.decode(one)
+            break
+        except msgspec.DecodeError:
+            continue
+    return msgspec.json.encode(found).decode()
