@@ -41,6 +41,7 @@ FEATURES: Final = (
     "memory_nodes",
     "notifications",
     "presence",
+    "plans",
     "schedules",
     "tasks_iq",
     "watches",

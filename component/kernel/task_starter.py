@@ -123,6 +123,9 @@ class TaskStarter:
         return answer.task
 
     async def _run_skill(self, trigger: Trigger, work: Work, name: str) -> Accepted | Result:
+        internal = self._tasks.internal.get(name) if trigger.source == "plan" else None
+        if internal is not None:
+            return await self._execute(self._request(trigger, work, name, work.params), internal)
         skill = self._catalog.view(work.principal).get(name)
         if skill is None and (late := self._tasks.late_sources()):
             text = _LATE.format(skill=name, sources=", ".join(late[:_MOST_NAMED]))
@@ -161,6 +164,7 @@ class TaskStarter:
             json=params,
             mode="async",
             priority=work.priority,
+            thread=work.thread,
             session=f"trigger {name}",
             origin="trigger",
             caller_context=CallerContext(

@@ -13,7 +13,7 @@ from component.skills.context import Context
 from component.store.notifications import Priority
 from xep.jid import JID
 
-Source: TypeAlias = Literal["schedule", "watch", "webhook", "presence"]
+Source: TypeAlias = Literal["schedule", "watch", "webhook", "presence", "plan"]
 """The kind of source of a trigger."""
 
 
@@ -72,6 +72,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         deliver: when people get the result: now, unless quiet hours delay it; when they are
             online; or on time, because the principal has set the time: then quiet hours do not
             delay the result for the principal.
+        thread: the thread of the messages about the work; None for none.
         taints: the sources of the texts that the model had read which asked for this work.
         limits: those of the agent whose model asked for it.
     """
@@ -90,6 +91,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     priority: Priority = "normal"
     template: str = ""
     deliver: Literal["now", "online", "on-time"] = "now"
+    thread: str | None = None
     taints: tuple[Taint, ...] = ()
     limits: AgentLimits = AgentLimits()
 

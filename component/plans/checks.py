@@ -199,7 +199,7 @@ def _of_references(plan: Plan, *, has_params: bool) -> Iterator[str]:
         return
     known = {step.id for step in plan.steps} - plan.fallbacks | set(plan.groups) | always
     for root in sorted(roots - known):
-        yield f"result refers to {root}, and there is no such step: name one, or write {{{{ and }}}}."
+        yield f"result refers to {root}, and there is no such step: name one, or write {{ and }}."
 
 
 def templated(step: Step) -> dict[str, Any]:

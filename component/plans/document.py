@@ -22,6 +22,8 @@ Kind: TypeAlias = Literal["call", "agent", "ask"]
 GroupPolicy: TypeAlias = Literal["all", "best-effort", "first"]
 Text: TypeAlias = Annotated[str, Meta(max_length=4_000)]
 Line: TypeAlias = Annotated[str, Meta(max_length=200, pattern=r"^[^\r\n]*\Z")]
+Dollars: TypeAlias = Annotated[float, Meta(gt=0)]
+Moment: TypeAlias = Annotated[datetime, Meta(tz=True)]
 Id: TypeAlias = Annotated[str, Meta(pattern=ID)]
 
 
@@ -85,12 +87,8 @@ class Plan(
     title: Annotated[Line, Meta(min_length=1, description="A few words.")]
     goal: Annotated[Text, Meta(min_length=1, description="What the person wants.")]
     done_when: Annotated[Text, Meta(description="How to see that the goal is reached.")] = ""
-    budget_usd: Annotated[
-        float | None, Meta(gt=0, description="The most that models may cost, in US dollars.")
-    ] = None
-    deadline: Annotated[
-        datetime | None, Meta(tz=True, description="When the result becomes useless.")
-    ] = None
+    budget_usd: Annotated[Dollars | None, Meta(description="The most that it may cost.")] = None
+    deadline: Annotated[Moment | None, Meta(description="When the result is useless.")] = None
     steps: Annotated[tuple[Step, ...], Meta(min_length=1, max_length=MOST_STEPS)]
     groups: Annotated[
         dict[str, GroupPolicy],
@@ -140,10 +138,7 @@ def read_plan(text: str | bytes) -> Plan:
         raise PlanError(f"The plan has more than {MOST_BYTES} bytes: use fewer or shorter steps.")
     said = (text.decode("utf-8", "replace") if isinstance(text, bytes) else text).strip()
     try:
-        if said.startswith("{"):
-            value = msgspec.json.decode(said)
-        else:
-            value = tomllib.loads(said)
+        value = msgspec.json.decode(said) if said.startswith("{") else tomllib.loads(said)
     except (msgspec.DecodeError, tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         what = "JSON" if said.startswith("{") else "TOML"
         raise PlanError(f"The plan is not {what}: {error or 'nested too deeply'}.") from None

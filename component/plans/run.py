@@ -425,7 +425,7 @@ class _PlanRun:
         return len(done) < _MOST_REVISIONS and kind not in done
 
     async def _replan(self, advised: Advance) -> None:
-        """Let a model revise a plan that cannot go on. Raises SkillError if that is not possible."""
+        """Let a model revise a plan that cannot go on. Raises SkillError if it does not."""
         step = self._steps[advised.because]
         kind = step.condition or step.state
         stopped = step.decision == "stop"
@@ -741,10 +741,10 @@ class _PlanRun:
             and step.group not in before
             and step.id not in self.plan.fallbacks
         ]
-        found = {step: output["text"] for step in last if (output := self._output_at(step))}
-        texts = list(found.values())
+        found = [(step, output["text"]) for step in last if (output := self._output_at(step))]
+        texts = [text for _, text in found]
         if len(found) > 1:
-            texts = [f"{name_of(step)}:\n{text}" for step, text in found.items()]
+            texts = [f"{name_of(step)}:\n{text}" for step, text in found]
         return "\n\n".join(texts), {step.id for step in last}
 
 

@@ -62,24 +62,8 @@ _POLICIES: Final = {
 
 
 def _step_lines(plan: Plan, number: int, step: Step) -> Iterator[str]:
-    notes = []
-    if step.after:
-        notes.append(f"after {', '.join(step.after)}")
-    if step.id in plan.fallbacks:
-        of = next(one.id for one in plan.steps if one.otherwise == step.id)
-        notes.append(f"only if {of} fails")
-    if step.otherwise:
-        notes.append(f"if it fails: {step.otherwise}")
-    if step.group:
-        notes.append(f"in the group {step.group}")
-    if step.retries:
-        notes.append(
-            "tried again once" if step.retries == 1 else f"tried again {step.retries} times"
-        )
-    if step.optional:
-        notes.append("optional")
-    where = f" ({'; '.join(notes)})" if notes else ""
-    yield f"{number}. {step.id}: {name_of(step)}{where}"
+    notes = "; ".join(_notes(plan, step))
+    yield f"{number}. {step.id}: {name_of(step)}{f' ({notes})' if notes else ''}"
     match step.kind:
         case "call":
             if step.title:
@@ -94,12 +78,28 @@ def _step_lines(plan: Plan, number: int, step: Step) -> Iterator[str]:
         case "ask":
             if step.title:
                 yield f"   {step.question}"
-            if step.show:
-                yield f"   shows: {step.show}"
-            if step.choices:
-                yield f"   answers: {', '.join(step.choices)}"
-            if step.people:
-                yield f"   asks: {', '.join(step.people)}"
+            for label, said in (
+                ("shows", step.show),
+                ("answers", ", ".join(step.choices)),
+                ("asks", ", ".join(step.people)),
+            ):
+                if said:
+                    yield f"   {label}: {said}"
+
+
+def _notes(plan: Plan, step: Step) -> Iterator[str]:
+    if step.after:
+        yield f"after {', '.join(step.after)}"
+    if step.id in plan.fallbacks:
+        yield f"only if {next(one.id for one in plan.steps if one.otherwise == step.id)} fails"
+    if step.otherwise:
+        yield f"if it fails: {step.otherwise}"
+    if step.group:
+        yield f"in the group {step.group}"
+    if step.retries:
+        yield f"tried again {step.retries} {'time' if step.retries == 1 else 'times'}"
+    if step.optional:
+        yield "optional"
 
 
 def _value(value: Any) -> str:

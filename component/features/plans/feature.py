@@ -1,0 +1,30 @@
+"""Plans."""
+
+from collections.abc import Iterable
+
+from component.features.feature import Feature, Opened
+from component.features.plans.service import Plans
+from component.features.plans.skills import internal_skills, plan_skills
+from component.kernel.kernel import Kernel
+from component.skills import Skill
+
+
+class PlansFeature(Feature):
+    """Plans of people and agents."""
+
+    _plans: Plans
+    """Made by `open`: skills are called only while the service runs."""
+
+    def skills(self) -> Iterable[Skill]:
+        """Return the skills that start and change plans."""
+        return plan_skills(lambda: self._plans)
+
+    def open(self, kernel: Kernel) -> Opened:
+        """Make what runs plans."""
+        self._plans = Plans(kernel)
+        for skill in internal_skills(kernel.storage):
+            kernel.tasks.internal[skill.name] = skill
+        return Opened()
+
+
+FEATURE = PlansFeature

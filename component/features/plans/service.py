@@ -1,0 +1,140 @@
+"""What people and agents do with plans: start, list, show, revise, pause and resume them."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from component.kernel import started_work
+from component.kernel.kernel import Kernel
+from component.kernel.triggers import Trigger, Work
+from component.plans import rows
+from component.plans.document import Plan, plan_of
+from component.plans.rows import PlanRow, Proposal
+from component.store.database import Database
+from xep.jid import JID
+
+RUN: Final = "plan.run"
+"""The internal skill that runs a plan."""
+_SHORTEST: Final = 4
+
+
+class UnknownPlanError(Exception):
+    """The principal has no such plan, or several that could be meant. The message is a sentence."""
+
+
+class StoredPlan(msgspec.Struct, frozen=True):
+    """A plan and the state of its task."""
+
+    row: PlanRow
+    state: str
+    address: JID
+
+
+class Plans:
+    """The plans of all principals. Methods raise StorageError."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._storage = kernel.storage
+
+    async def start(self, plan: Plan, key: str, work: Work) -> str:
+        """Start a plan once for a key; return the id of its task. Raises StanzaError."""
+        params = msgspec.json.encode({"plan": plan})
+        work = msgspec.structs.replace(
+            work, skill=RUN, params=msgspec.Raw(params), thread=f"plan-{key[:16]}"
+        )
+        trigger = Trigger(source="plan", name=plan.title, key=key)
+        task = await self._kernel.starter.start(trigger, work)
+        if task is None:
+            task = await self._storage.read(partial(started_work.task_of, trigger=trigger))
+        assert task is not None, "it was started before"
+        return task
+
+    async def list(self, principal: JID, *, most: int = 20) -> Sequence[StoredPlan]:
+        """Return the plans of a principal, the latest first."""
+        return await self._storage.read(
+            lambda db: [_stored(db, *one) for one in _found(db, principal, "", most)]
+        )
+
+    async def find(self, principal: JID, id_: str) -> StoredPlan:
+        """Return a plan by its id or the beginning of that; without an id the only one that has
+        not ended. Raises UnknownPlanError.
+        """
+
+        def op(db: Database) -> list[StoredPlan]:
+            return [_stored(db, *one) for one in _found(db, principal, id_, 20)]
+
+        if id_ and len(id_) < _SHORTEST:
+            raise UnknownPlanError(f"Give at least {_SHORTEST} characters of the id of a plan.")
+        found = await self._storage.read(op)
+        if not id_:
+            found = [one for one in found if one.state not in _ENDED] or found[:1]
+        if not found:
+            raise UnknownPlanError(
+                f"There is no plan {id_}: /plan lists yours." if id_ else "There are no plans."
+            )
+        if len(found) > 1:
+            which = ", ".join(f"{one.row.task[:8]} ({one.row.plan.title})" for one in found)
+            raise UnknownPlanError(f"Say which plan: {which}.")
+        return found[0]
+
+    async def propose(
+        self, stored: StoredPlan, revision: int, plan: Plan, proposal_by: str, taints: Any = ()
+    ) -> bool:
+        """Propose a revision; return False if the plan has another revision now, or has ended."""
+        task = stored.row.task
+        proposal = Proposal(plan, proposal_by, tuple(taints))
+
+        def op(db: Database) -> bool:
+            return _is_open(db, task) and rows.propose(db, task, revision, proposal)
+
+        made = await self._storage.write(op)
+        await self._wake(task, made=made)
+        return made
+
+    async def pause(self, stored: StoredPlan, reason: str | None) -> bool:
+        """Pause a plan for a reason, or resume it with None; return whether that changes it."""
+        task = stored.row.task
+
+        def op(db: Database) -> bool:
+            return _is_open(db, task) and rows.pause(db, task, reason)
+
+        made = await self._storage.write(op)
+        await self._wake(task, made=made)
+        return made
+
+    async def _wake(self, task: str, *, made: bool) -> None:
+        if made:
+            # A question about what has changed is asked anew.
+            await self._kernel.tasks.service.ask_no_more(task)
+            self._kernel.tasks.service.requeued()
+
+
+_ENDED: Final = ("completed", "failed", "rejected", "cancelled")
+
+
+def _is_open(database: Database, task: str) -> bool:
+    found = database.execute("SELECT state FROM tasks WHERE id = ?", (task,)).fetchone()
+    return found is not None and found[0] not in _ENDED
+
+
+def _found(
+    database: Database, principal: JID, id_: str, most: int
+) -> Sequence[tuple[str, str, str]]:
+    return database.execute(
+        "SELECT tasks.id, tasks.state, tasks.target FROM tasks JOIN plans ON plans.task = tasks.id"
+        " WHERE tasks.principal = ? AND substr(tasks.id, 1, ?) = ?"
+        " ORDER BY tasks.created DESC, tasks.id LIMIT ?",
+        (str(principal.bare), len(id_), id_, most),
+    ).fetchall()
+
+
+def _stored(database: Database, task: str, state: str, target: str) -> StoredPlan:
+    row = rows.load(database, task)
+    assert row is not None, "it was found"
+    return StoredPlan(row, state, JID.parse(target))
+
+
+__all__ = ["Plans", "StoredPlan", "UnknownPlanError", "plan_of"]
