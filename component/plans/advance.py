@@ -73,11 +73,10 @@ class _Advance:
     def __init__(self, plan: Plan, attempts: Mapping[str, Attempt]) -> None:
         self._plan = plan
         self._attempts = attempts
-        self._fallbacks = plan.fallbacks
+        self._replaces = {one.otherwise: one.id for one in plan.steps if one.otherwise}
+        """The steps that run in place of others, and these."""
         self._again: dict[str, int] = {}
         """The number of the next attempt of steps that are tried again."""
-        self._replaced: set[str] = set()
-        """The steps in whose place another one is to begin now."""
         self._situations: dict[str, Situation] = {}
         for step in plan.steps:
             self._situation(step)
@@ -103,7 +102,7 @@ class _Advance:
             for step in self._plan.steps
             if self._may_begin(step)
         )
-        counted = [each for id_, each in situations.items() if id_ not in self._fallbacks]
+        counted = [each for id_, each in situations.items() if id_ not in self._replaces]
         pending = any(each in ("waiting", "running", "in doubt") for each in counted)
         verdict: Verdict | None = None if pending or start or cancel else "completed"
         return Advance(start, cancel, ask, situations, verdict)
@@ -145,8 +144,8 @@ class _Advance:
         if step.otherwise:
             other = self._plan.step(step.otherwise)
             stands = self._situation(other)
-            if stands == "waiting":
-                self._replaced.add(other.id)
+            if stands == "waiting":  # it begins now
+                return "running"
             if stands != "failed":
                 return stands
         if step.optional:
@@ -172,7 +171,7 @@ class _Advance:
     def _blocked(self) -> str | None:
         """Return the step that blocks the plan; None if it goes on."""
         for step in self._plan.steps:
-            if step.id not in self._fallbacks and self._situations[step.id] == "failed":
+            if step.id not in self._replaces and self._situations[step.id] == "failed":
                 return step.id
         for name in self._plan.groups:
             members = self._plan.members(name)
@@ -184,9 +183,14 @@ class _Advance:
     def _may_begin(self, step: Step) -> bool:
         if self._situations[step.id] != "waiting":
             return False
-        if step.id in self._fallbacks:
-            return step.id in self._replaced or step.id in self._again
+        if step.id in self._replaces:
+            return self._situations[self._replaces[step.id]] == "running" and self._has_failed(step)
         return all(map(self._is_settled, step.after))
+
+    def _has_failed(self, step: Step) -> bool:
+        """Whether the step has failed in whose place this one runs: its task does not run."""
+        attempt = self._attempts.get(self._replaces[step.id])
+        return attempt is not None and attempt.state != "running"
 
     def _is_settled(self, name: str) -> bool:
         """Whether a step or a group lets what comes after it begin."""

@@ -119,6 +119,7 @@ class Plan(
         return tuple(one for one in self.steps if one.group == group)
 
 
+_ID_IN_ERRORS: Final = f"matching regex {ID!r}"
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -152,7 +153,8 @@ def plan_of(value: Mapping[str, Any]) -> Plan:
     try:
         plan = msgspec.convert(value, Plan)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise PlanError(f"The plan has a fault: {error or 'it is nested too deeply'}.") from None
+        why = str(error).replace(_ID_IN_ERRORS, "of lower-case letters, digits and _")
+        raise PlanError(f"The plan has a fault: {why or 'it is nested too deeply'}.") from None
     size = len(_encode(plan))
     if size > MOST_BYTES:
         raise PlanError(
