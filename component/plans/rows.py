@@ -35,6 +35,7 @@ TABLES: Final = (
             proposed_by TEXT,
             proposed_taints TEXT,
             paused TEXT,
+            wish TEXT,
             changes INTEGER NOT NULL
         """,
         kept="part of a task",
@@ -113,6 +114,7 @@ class PlanRow(msgspec.Struct, frozen=True):
         question: the question about its budget that is open; None if none is.
         proposed: a revision that waits for an approval.
         paused: why no step begins; None if it is not paused.
+        wish: what the principal wants to be changed, in words; None if nothing.
         changes: the number of changes by others.
     """
 
@@ -127,6 +129,7 @@ class PlanRow(msgspec.Struct, frozen=True):
     question: str | None = None
     proposed: Proposal | None = None
     paused: str | None = None
+    wish: str | None = None
     changes: int = 0
     steps: Mapping[str, StepRow] = {}
 
@@ -143,7 +146,7 @@ def event_of(task: str) -> str:
 
 _COLUMNS: Final = (
     "task, revision, document, params, taints, approval, budget, failures, question, proposed,"
-    " proposed_by, proposed_taints, paused, changes"
+    " proposed_by, proposed_taints, paused, wish, changes"
 )
 _STEP: Final = (
     "step, key, attempt, state, task, repeatable, decision, reason, condition, output, taints"
@@ -160,7 +163,7 @@ def load(database: Database, task: str, *, lock: bool = False) -> PlanRow | None
     if found is None:
         return None
     (_, revision, document, params, taints, approval, budget, failures, question, *rest) = found
-    proposed, by, proposed_taints, paused, changes = rest
+    proposed, by, proposed_taints, paused, wish, changes = rest
     steps = database.execute(
         f"SELECT {_STEP} FROM plan_steps WHERE plan = ?",  # noqa: S608 - constant names
         (task,),
@@ -179,6 +182,7 @@ def load(database: Database, task: str, *, lock: bool = False) -> PlanRow | None
         if proposed is None
         else Proposal(_plan(proposed), by or "", _taints(proposed_taints or "")),
         paused=paused,
+        wish=wish,
         changes=changes,
         steps={one[0]: _step_row(*one) for one in steps},
     )
@@ -204,17 +208,19 @@ def put(database: Database, row: PlanRow) -> bool:
         None if proposed is None else proposed.by,
         None if proposed is None else " ".join(proposed.taints),
         row.paused,
+        row.wish,
     )
     database.execute(
         "INSERT INTO plans (revision, document, params, taints, approval, budget, failures,"
-        " question, proposed, proposed_by, proposed_taints, paused, task, changes)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)"
+        " question, proposed, proposed_by, proposed_taints, paused, wish, task, changes)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)"
         " ON CONFLICT (task) DO UPDATE SET revision = excluded.revision,"
         " document = excluded.document, params = excluded.params, taints = excluded.taints,"
         " approval = excluded.approval, budget = excluded.budget, failures = excluded.failures,"
         " question = excluded.question,"
         " proposed = excluded.proposed, proposed_by = excluded.proposed_by,"
-        " proposed_taints = excluded.proposed_taints, paused = excluded.paused",
+        " proposed_taints = excluded.proposed_taints, paused = excluded.paused,"
+        " wish = excluded.wish",
         (*values, row.task),
     )
     return True
@@ -271,10 +277,18 @@ def propose(database: Database, task: str, revision: int, proposal: Proposal) ->
         " changes = changes + 1 WHERE task = ? AND revision = ?",
         (plan_json(proposal.plan), proposal.by, " ".join(proposal.taints), task, revision),
     )
-    if made.rowcount != 1:
-        return False
-    waiters.wake_tasks(database, event_of(task))
-    return True
+    return _woken(database, task, made.rowcount)
+
+
+def wish(database: Database, task: str, revision: int, text: str) -> bool:
+    """Let a model propose a revision that does what the principal wants; return False as
+    `propose`.
+    """
+    made = database.execute(
+        "UPDATE plans SET wish = ?, changes = changes + 1 WHERE task = ? AND revision = ?",
+        (text, task, revision),
+    )
+    return _woken(database, task, made.rowcount)
 
 
 def pause(database: Database, task: str, reason: str | None) -> bool:
@@ -286,7 +300,12 @@ def pause(database: Database, task: str, reason: str | None) -> bool:
         f" AND paused IS {'NOT NULL' if reason is None else 'NULL'}",
         (reason, task),
     )
-    if made.rowcount != 1:
+    return _woken(database, task, made.rowcount)
+
+
+def _woken(database: Database, task: str, changed: int) -> bool:
+    """Wake the task of a plan if a row was changed; return whether one was."""
+    if changed != 1:
         return False
     waiters.wake_tasks(database, event_of(task))
     return True

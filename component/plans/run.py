@@ -43,9 +43,11 @@ from component.skills.operations import (
     ReportProgress,
 )
 from component.skills.outputs import Output, SkillResult
+from component.store.notifications import Notification
 from component.store.storage import Storage
 from xep.binding import encode
 from xep.fluux_agent.plan import PlanStep, PlanSteps
+from xep.jid import JID
 
 START: Final = "plan"
 """The internal skill that asks for the confirmation of a plan."""
@@ -65,6 +67,8 @@ _MOST_REVISIONS: Final = 2
 """How often a plan is revised by a model because it cannot go on."""
 _LONGEST_OUTPUT: Final = 200_000
 _LONGEST_REPORT: Final = 30_000
+_MOST_HELD: Final = 100
+"""How many messages wait for a person who does not want them now."""
 
 
 class UnknownOutcome(msgspec.Struct, frozen=True):
@@ -176,9 +180,10 @@ def _strings(value: Any) -> list[str]:
 
 
 async def run_plan(
-    context: Context, storage: Storage, plan: Plan, params: Mapping[str, Any]
+    context: Context, storage: Storage, plan: Plan, params: Mapping[str, Any], *, shows: bool
 ) -> SkillResult:
-    """Run a plan in the task of a durable skill, and return its report.
+    """Run a plan in the task of a durable skill, and return its report. With `shows`, the principal
+    gets its steps in a message when it begins, unless a question shows them.
 
     Raises SkillError, with what was achieved, if the plan cannot be finished; Denied if the
     principal does not want it.
@@ -196,17 +201,17 @@ async def run_plan(
             taints=tuple(context.taints),
             budget=plan.budget_usd,
         )
-    return await _PlanRun(context, storage, row).run()
+    return await _PlanRun(context, row, shows=shows).run()
 
 
 class _PlanRun:
     """One cycle of a plan."""
 
-    def __init__(self, context: Context, storage: Storage, row: PlanRow) -> None:
+    def __init__(self, context: Context, row: PlanRow, *, shows: bool) -> None:
         self._context = context
         self._tasks = context.child_tasks
-        self._storage = storage
         self._row = row
+        self._shows = shows
         self._params: dict[str, Any] = msgspec.json.decode(row.params)
         self._steps = dict(row.steps)
         self._changed: dict[str, StepRow] = {}
@@ -222,6 +227,8 @@ class _PlanRun:
         await self._settle_children()
         if self._row.approval == "unknown":
             await self._approve()
+        if self._row.wish is not None:
+            await self._follow(self._row.wish)
         if self._row.proposed is not None:
             await self._revise(self._row.proposed)
         while True:
@@ -333,7 +340,25 @@ class _PlanRun:
                 await self._denied(decided.reason)
                 return
             approval = _approval(decided)
-        await self._record(msgspec.structs.replace(row, approval=approval))
+        estimate = estimate_text(judged.seconds, judged.usd, row.budget)
+        notice = None if judged.asks or not self._shows else self._beginning(estimate)
+        await self._record(msgspec.structs.replace(row, approval=approval), notice=notice)
+
+    def _beginning(self, estimate: str) -> Notification:
+        """Return the message that shows a plan which nobody has to confirm."""
+        lines = [f"I have begun this plan: *{self.plan.title}*", steps_text(self.plan), estimate]
+        lines.append("/plan shows how it stands, /plan pause and /plan cancel stop it.")
+        return self._notice("begins", "\n".join(filter(None, lines)))
+
+    def _notice(self, key: str, text: str) -> Notification:
+        """Return a message to the principal, the same for a key."""
+        return Notification(
+            id=hashlib.sha256(f"{self._context.task} {key}".encode()).hexdigest()[:32],
+            agent=JID.parse(self._context.address),
+            person=JID.parse(self._context.principal),
+            title=self.plan.title,
+            text=text,
+        )
 
     async def _denied(self, reason: str) -> None:
         """Revise a plan that was denied for a reason, or end. Raises Denied."""
@@ -371,6 +396,17 @@ class _PlanRun:
             return
         await self._record(msgspec.structs.replace(row, proposed=None))
         self._refused_revision = decided.reason or "The person has declined the change."
+
+    async def _follow(self, wish: str) -> None:
+        """Let a model propose what the principal wants to be changed."""
+        why = f"The person wants this to be changed: {wish}"
+        proposal = await self._model_proposes(why, "", self._advised().situations)
+        row = msgspec.structs.replace(self._row, wish=None)
+        if proposal is None:
+            text = f"I could not change the plan {self.plan.title!r} as you wish."
+            await self._record(row, notice=self._notice(f"{row.changes} {wish}", text))
+            return
+        await self._record(msgspec.structs.replace(row, proposed=proposal))
 
     _refused_revision: str = ""
 
@@ -466,7 +502,9 @@ class _PlanRun:
             if not found and plan == self.plan:
                 found = ["It is the same plan: change what cannot be done."]
             if not found:
-                self._row = msgspec.structs.replace(row, failures=(*row.failures, kind))
+                if kind:
+                    row = msgspec.structs.replace(row, failures=(*row.failures, kind))
+                self._row = row
                 return Proposal(plan, self._context.agent, tuple(sorted(taints)))
             problem = "\n".join(found)
         return None
@@ -616,7 +654,14 @@ class _PlanRun:
 
         await self._tasks.wait_for_any(tasks, row.event, is_pending, view)
 
-    async def _record(self, row: PlanRow, *, cancel: tuple[str, ...] = (), said: str = "") -> None:
+    async def _record(
+        self,
+        row: PlanRow,
+        *,
+        cancel: tuple[str, ...] = (),
+        said: str = "",
+        notice: Notification | None = None,
+    ) -> None:
         """Write the plan, its changed steps, what callers see of it, and a report, in one commit.
         If somebody else has changed the plan, leave, and begin again with that.
         """
@@ -628,6 +673,8 @@ class _PlanRun:
                 return False
             rows.delete_steps(database, row.task, removed)
             rows.put_steps(database, row.task, changed)
+            if notice is not None:
+                notifications.record(database, notice, _MOST_HELD)
             return True
 
         report = ReportProgress(self._fraction(), said) if said else None

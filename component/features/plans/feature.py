@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from component.features.feature import Feature, Opened
+from component.features.plans.commands import PlanCommands
 from component.features.plans.service import Plans
 from component.features.plans.skills import internal_skills, plan_skills
 from component.kernel.kernel import Kernel
@@ -24,7 +25,8 @@ class PlansFeature(Feature):
         self._plans = Plans(kernel)
         for skill in internal_skills(kernel.storage):
             kernel.tasks.internal[skill.name] = skill
-        return Opened()
+        commands = PlanCommands(self._plans, has_model=self.settings.llm is not None)
+        return Opened(commands=commands.commands())
 
 
 FEATURE = PlansFeature

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -10,9 +10,13 @@ from component.kernel import started_work
 from component.kernel.kernel import Kernel
 from component.kernel.triggers import Trigger, Work
 from component.plans import rows
-from component.plans.document import Plan, plan_of
+from component.plans.advance import advance
+from component.plans.document import Plan
 from component.plans.rows import PlanRow, Proposal
+from component.plans.wording import state_text
+from component.policy.taint import Taint
 from component.store.database import Database
+from xep.fluux_agent.task import Cancel
 from xep.jid import JID
 
 RUN: Final = "plan.run"
@@ -30,6 +34,26 @@ class StoredPlan(msgspec.Struct, frozen=True):
     row: PlanRow
     state: str
     address: JID
+    principal: JID
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has not ended."""
+        return self.state not in _ENDED
+
+    @property
+    def states(self) -> str:
+        """How each step stands, a line each."""
+        row = self.row
+        advised = advance(row.plan, {id_: one.as_attempt for id_, one in row.steps.items()})
+        reasons = {id_: one.reason for id_, one in row.steps.items()}
+        return state_text(row.plan, advised.situations, reasons)
+
+    @property
+    def taints(self) -> tuple[Taint, ...]:
+        """The sources of all texts in it."""
+        steps = self.row.steps.values()
+        return tuple(sorted({*self.row.taints, *(each for one in steps for each in one.taints)}))
 
 
 class Plans:
@@ -41,9 +65,17 @@ class Plans:
 
     async def start(self, plan: Plan, key: str, work: Work) -> str:
         """Start a plan once for a key; return the id of its task. Raises StanzaError."""
-        params = msgspec.json.encode({"plan": plan})
+        at = work.at or work.principal
+        is_person = await self._kernel.contacts.persons.is_person(
+            work.principal, work.principal, at
+        )
+        params = msgspec.json.encode({"plan": plan, "shows": is_person})
         work = msgspec.structs.replace(
-            work, skill=RUN, params=msgspec.Raw(params), thread=f"plan-{key[:16]}"
+            work,
+            skill=RUN,
+            params=msgspec.Raw(params),
+            thread=f"plan-{key[:16]}",
+            silent=not is_person,
         )
         trigger = Trigger(source="plan", name=plan.title, key=key)
         task = await self._kernel.starter.start(trigger, work)
@@ -70,7 +102,7 @@ class Plans:
             raise UnknownPlanError(f"Give at least {_SHORTEST} characters of the id of a plan.")
         found = await self._storage.read(op)
         if not id_:
-            found = [one for one in found if one.state not in _ENDED] or found[:1]
+            found = [one for one in found if one.is_open] or found[:1]
         if not found:
             raise UnknownPlanError(
                 f"There is no plan {id_}: /plan lists yours." if id_ else "There are no plans."
@@ -80,12 +112,9 @@ class Plans:
             raise UnknownPlanError(f"Say which plan: {which}.")
         return found[0]
 
-    async def propose(
-        self, stored: StoredPlan, revision: int, plan: Plan, proposal_by: str, taints: Any = ()
-    ) -> bool:
+    async def propose(self, stored: StoredPlan, revision: int, proposal: Proposal) -> bool:
         """Propose a revision; return False if the plan has another revision now, or has ended."""
         task = stored.row.task
-        proposal = Proposal(plan, proposal_by, tuple(taints))
 
         def op(db: Database) -> bool:
             return _is_open(db, task) and rows.propose(db, task, revision, proposal)
@@ -93,6 +122,23 @@ class Plans:
         made = await self._storage.write(op)
         await self._wake(task, made=made)
         return made
+
+    async def wish(self, stored: StoredPlan, text: str) -> bool:
+        """Let a model propose what the principal wants to be changed; return False as `propose`."""
+        row = stored.row
+
+        def op(db: Database) -> bool:
+            return _is_open(db, row.task) and rows.wish(db, row.task, row.revision, text)
+
+        made = await self._storage.write(op)
+        await self._wake(row.task, made=made)
+        return made
+
+    async def cancel(self, stored: StoredPlan) -> None:
+        """Cancel a plan and all that it has started. Raises StanzaError."""
+        row, address = stored.row, stored.address
+        principal = stored.principal
+        await self._kernel.tasks.service.cancel(principal, address, Cancel(id=row.task))
 
     async def pause(self, stored: StoredPlan, reason: str | None) -> bool:
         """Pause a plan for a reason, or resume it with None; return whether that changes it."""
@@ -122,19 +168,17 @@ def _is_open(database: Database, task: str) -> bool:
 
 def _found(
     database: Database, principal: JID, id_: str, most: int
-) -> Sequence[tuple[str, str, str]]:
+) -> Sequence[tuple[str, str, str, str]]:
     return database.execute(
-        "SELECT tasks.id, tasks.state, tasks.target FROM tasks JOIN plans ON plans.task = tasks.id"
+        "SELECT tasks.id, tasks.state, tasks.target, tasks.principal FROM tasks"
+        " JOIN plans ON plans.task = tasks.id"
         " WHERE tasks.principal = ? AND substr(tasks.id, 1, ?) = ?"
         " ORDER BY tasks.created DESC, tasks.id LIMIT ?",
         (str(principal.bare), len(id_), id_, most),
     ).fetchall()
 
 
-def _stored(database: Database, task: str, state: str, target: str) -> StoredPlan:
+def _stored(database: Database, task: str, state: str, target: str, principal: str) -> StoredPlan:
     row = rows.load(database, task)
     assert row is not None, "it was found"
-    return StoredPlan(row, state, JID.parse(target))
-
-
-__all__ = ["Plans", "StoredPlan", "UnknownPlanError", "plan_of"]
+    return StoredPlan(row, state, JID.parse(target), JID.parse(principal))

@@ -1,24 +1,23 @@
 """The skills about plans: those that agents and programs call, and those that plans use."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
 
-from component.features.plans.service import RUN, Plans, UnknownPlanError
+from component.features.plans.service import RUN, Plans, StoredPlan, UnknownPlanError
 from component.kernel.triggers import work_asked_in
-from component.plans.advance import advance
 from component.plans.checks import faults
 from component.plans.document import Plan
+from component.plans.rows import Proposal
 from component.plans.run import ASK, CHANGE, START, judge, run_plan
-from component.plans.wording import state_text
 from component.skills.context import Context
 from component.skills.declare import own_skill
 from component.skills.errors import SkillError
 from component.skills.outputs import JSON, Output, SkillResult
 from component.skills.skill import Skill
+from component.skills.spec import OPTIONAL
 from component.store.storage import Storage
 from xep.jid import JID
 from xep.stanza_error import StanzaError
@@ -35,29 +34,26 @@ class Started(msgspec.Struct, frozen=True):
 
 def plan_skills(plans: Callable[[], Plans]) -> tuple[Skill, ...]:
     """Return the skills that everybody may call. `plans` gives the plans when one is called."""
+    return _start(plans), _show(plans), _revise(plans), _pause(plans)
 
+
+def _start(plans: Callable[[], Plans]) -> Skill:
     @own_skill(
-        name="plan_start",
         title="Start a plan",
         description="Start a plan: a goal that takes several steps, some side by side, or that"
         " takes long. It goes on by itself, asks the person where it must, and reports into this"
         " conversation. Steps refer to outputs of earlier steps by expressions such as"
         " {fetch.text}. Do not use it for what one or two tools do.",
         open_world=False,
-        destructive=False,
         durable=True,
         tags=("plan",),
         undo="/plan cancel ID",
     )
     async def plan_start(context: Context, plan: Plan) -> SkillResult:
-        found = faults(plan)
-        if found:
-            raise SkillError("\n".join(found))
+        await _check(context, plan)
         if context.room:
             raise SkillError("Plans are started in a direct conversation, not in a room.")
         judged = await judge(context, plan, {}, context.taints)
-        if judged.faults:
-            raise SkillError("\n".join(judged.faults))
         work = work_asked_in(context)
         if not work.agent:
             work = msgspec.structs.replace(work, agent=JID.parse(context.address).local or "")
@@ -76,34 +72,31 @@ def plan_skills(plans: Callable[[], Plans]) -> tuple[Skill, ...]:
         started = Started(task, judged.asks)
         return SkillResult((Output(said), Output(_json(started), JSON, "plan")))
 
+    return plan_start
+
+
+def _show(plans: Callable[[], Plans]) -> Skill:
     @own_skill(
-        name="plan_show",
         title="Show a plan",
         description="Return a plan and how its steps stand; without an id the only one that has not"
         " ended.",
         open_world=False,
         read_only=True,
         taint="web",
-        tags=("plan",),
+        tags=("plan", OPTIONAL),
     )
     async def plan_show(context: Context, plan: str = "") -> SkillResult:
-        try:
-            stored = await plans().find(JID.parse(context.principal), plan)
-        except UnknownPlanError as error:
-            raise SkillError(str(error)) from None
+        stored = await _found(plans(), context, plan)
         row = stored.row
-        advised = advance(row.plan, {id_: one.as_attempt for id_, one in row.steps.items()})
-        reasons = {id_: one.reason for id_, one in row.steps.items()}
-        text = (
-            f"Plan {row.task}, revision {row.revision}, {stored.state}:\n"
-            f"{state_text(row.plan, advised.situations, reasons)}"
-        )
-        taints = {*row.taints, *(taint for one in row.steps.values() for taint in one.taints)}
+        text = f"Plan {row.task}, revision {row.revision}, {stored.state}:\n{stored.states}"
         outputs = (Output(text), Output(_json(row.plan), JSON, "plan"))
-        return SkillResult(outputs, taints=tuple(sorted(taints)))
+        return SkillResult(outputs, taints=stored.taints)
 
+    return plan_show
+
+
+def _revise(plans: Callable[[], Plans]) -> Skill:
     @own_skill(
-        name="plan_revise",
         title="Revise a plan",
         description="Replace a plan that has not ended by a revision of it. Steps that are done or"
         " running stay as they are if the revision has them unchanged. The person is asked, and"
@@ -111,29 +104,57 @@ def plan_skills(plans: Callable[[], Plans]) -> tuple[Skill, ...]:
         open_world=False,
         destructive=False,
         idempotent=True,
-        tags=("plan",),
+        tags=("plan", OPTIONAL),
     )
     async def plan_revise(context: Context, plan: str, revision: int, document: Plan) -> str:
-        found = faults(document)
-        if found:
-            raise SkillError("\n".join(found))
-        judged = await judge(context, document, {}, context.taints)
-        if judged.faults:
-            raise SkillError("\n".join(judged.faults))
-        try:
-            stored = await plans().find(JID.parse(context.principal), plan)
-        except UnknownPlanError as error:
-            raise SkillError(str(error)) from None
-        by = context.agent or context.principal
-        taints = {*stored.row.taints, *context.taints}
-        if not await plans().propose(stored, revision, document, by, sorted(taints)):
+        await _check(context, document)
+        stored = await _found(plans(), context, plan)
+        taints = tuple(sorted({*stored.taints, *context.taints}))
+        proposal = Proposal(document, context.agent or context.principal, taints)
+        if not await plans().propose(stored, revision, proposal):
             raise SkillError(
                 f"The plan {stored.row.task} has the revision {stored.row.revision}, or has ended:"
                 " read it again, and revise that."
             )
         return "The revision was proposed."
 
-    return (plan_start, plan_show, plan_revise)
+    return plan_revise
+
+
+def _pause(plans: Callable[[], Plans]) -> Skill:
+    @own_skill(
+        title="Pause a plan",
+        description="Pause a plan, so that no step begins, or let it go on.",
+        open_world=False,
+        destructive=False,
+        idempotent=True,
+        tags=("plan", OPTIONAL),
+    )
+    async def plan_pause(
+        context: Context, plan: str = "", reason: str = "", *, resume: bool = False
+    ) -> str:
+        stored = await _found(plans(), context, plan)
+        why = None if resume else reason or f"{context.agent or context.principal} has paused it."
+        changed = await plans().pause(stored, why)
+        if not changed:
+            return "Nothing has changed: it has ended, or was so already."
+        return "It goes on." if resume else "It is paused."
+
+    return plan_pause
+
+
+async def _check(context: Context, plan: Plan) -> None:
+    """Raise SkillError with the faults of a plan."""
+    found = faults(plan) or list((await judge(context, plan, {}, context.taints)).faults)
+    if found:
+        raise SkillError("\n".join(found))
+
+
+async def _found(plans: Plans, context: Context, plan: str) -> StoredPlan:
+    try:
+        return await plans.find(JID.parse(context.principal), plan)
+    except UnknownPlanError as error:
+        raise SkillError(str(error)) from None
 
 
 def internal_skills(storage: Storage) -> tuple[Skill, ...]:
@@ -148,9 +169,9 @@ def internal_skills(storage: Storage) -> tuple[Skill, ...]:
         capabilities=("llm",),
         timeout=_RUN_TIMEOUT_S,
     )
-    async def plan_run(context: Context, plan: Plan) -> SkillResult:
+    async def plan_run(context: Context, plan: Plan, *, shows: bool = True) -> SkillResult:
         """Run a plan."""
-        return await run_plan(context, storage, plan, {})
+        return await run_plan(context, storage, plan, {}, shows=shows)
 
     @own_skill(
         name=START,
@@ -175,9 +196,7 @@ def internal_skills(storage: Storage) -> tuple[Skill, ...]:
         hidden=True,
         destructive=True,
     )
-    def plan_change(
-        title: str, changes: Annotated[str, Meta(title="Changes")], digest: str
-    ) -> str:
+    def plan_change(title: str, changes: Annotated[str, Meta(title="Changes")], digest: str) -> str:
         """Confirm a revision of a plan."""
         raise AssertionError("It is only confirmed.")
 
@@ -206,6 +225,3 @@ def internal_skills(storage: Storage) -> tuple[Skill, ...]:
 
 def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
-
-
-_ = partial

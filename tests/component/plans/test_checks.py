@@ -1,5 +1,6 @@
 """What is wrong with a plan is said in sentences."""
 
+import json
 from typing import Any
 
 import pytest
@@ -80,22 +81,30 @@ def test_a_plan_whose_steps_wait_for_later_ones_has_a_fault(made: Plan, data: An
     """An edge that closes a circle is found wherever it is."""
     found = data.draw(st.sampled_from(made.steps))
     before = set(found.after)
-    while more := {
-        name
-        for id_ in before
-        for one in (made.members(id_) or [made.step(id_)])
-        for name in one.after
-    } - before:
+    while (
+        more := {
+            name
+            for id_ in before
+            for one in (made.members(id_) or [made.step(id_)])
+            for name in one.after
+        }
+        - before
+    ):
         before |= more
     ids = sorted(one for one in before if one not in made.groups)
     if not ids:
         return
     closes = data.draw(st.sampled_from(ids))
     value = {
-        **{"title": "A", "goal": "B", "groups": made.groups},
+        "title": "A",
+        "goal": "B",
+        "groups": made.groups,
         "steps": [
             {
-                **{"id": one.id, "kind": "call", "skill": "work", "group": one.group},
+                "id": one.id,
+                "kind": "call",
+                "skill": "work",
+                "group": one.group,
                 "after": [*one.after, *([found.id] if one.id == closes else [])],
                 "otherwise": one.otherwise,
             }
@@ -122,6 +131,10 @@ def test_a_plan_can_be_written_as_toml() -> None:
     assert read_plan(text).steps[0].question == "Why?"
 
 
+def _document(steps: list[dict[str, Any]]) -> str:
+    return json.dumps({"title": "A", "goal": "B", "steps": steps})
+
+
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
@@ -132,13 +145,11 @@ def test_a_plan_can_be_written_as_toml() -> None:
         ('{"title": "A", "goal": "B", "steps": [{"id": "a"}]}', "missing required field `kind`"),
         ('{"title": "A", "goal": "B", "stepz": []}', "unknown field `stepz`"),
         (
-            '{"title": "A", "goal": "B", "steps": [%s]}'
-            % ",".join(['{"id": "a", "kind": "ask", "question": "?"}'] * 21),
+            _document([{"id": "a", "kind": "ask", "question": "?"}] * 21),
             "length <= 20",
         ),
         (
-            '{"title": "A", "goal": "B", "steps": [%s]}'
-            % ",".join(['{"id": "a", "kind": "ask", "question": "%s"}' % ("x" * 4000)] * 5),
+            _document([{"id": "a", "kind": "ask", "question": "x" * 4000}] * 5),
             f"at most {MOST_BYTES} can be read",
         ),
         ("{" * 60_000, "The plan is not JSON"),

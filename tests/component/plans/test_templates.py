@@ -65,9 +65,7 @@ def test_what_an_output_has_is_never_an_expression(text: str, more: Any) -> None
         ("`1`", set()),
     ],
 )
-def test_the_steps_that_an_expression_refers_to_are_known(
-    expression: str, roots: set[str]
-) -> None:
+def test_the_steps_that_an_expression_refers_to_are_known(expression: str, roots: set[str]) -> None:
     assert roots_in(f"{{{expression}}}") == roots
 
 
