@@ -100,6 +100,8 @@ class Kernel:
         forms: handle messages that carry a form, by its FORM_TYPE; complete when all features are
             open.
         forgets: delete the rows of a person; features add theirs.
+        on_notification: called when a notification was recorded outside of the feature that sends
+            them. Never waits.
         gauges: return metrics that are read on request; features add theirs.
         warnings: return what an admin has to decide, in sentences; features add theirs.
         http: passes HTTP requests to the features that serve them.
@@ -115,6 +117,7 @@ class Kernel:
         self.started = system.now()
         self.reload: Callable[[], Awaitable[Reloaded]] | None = None
         self.forgets: Sequence[Forget] = ()
+        self.on_notification: list[Callable[[], None]] = []
         self.gauges: list[Callable[[], Iterable[Gauge]]] = []
         self.message_stages: list[MessageStage] = []
         self.warnings: list[Callable[[], Sequence[str]]] = []

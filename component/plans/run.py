@@ -9,7 +9,7 @@ instance, and after a revision.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NoReturn
 
 import msgspec
@@ -32,17 +32,18 @@ from component.plans.wording import (
 from component.policy.flows import TRUSTED
 from component.policy.taint import Taint
 from component.skills.context import Context
-from component.skills.errors import Denied, SkillError
+from component.skills.errors import Denied, SkillError, StepFailed
 from component.skills.operations import (
     ChildResult,
     ChildTerms,
+    Commit,
     Confirmed,
     Judged,
     ModelFailed,
-    Record,
     ReportProgress,
 )
 from component.skills.outputs import Output, SkillResult
+from component.store import notifications
 from component.store.notifications import Notification
 from component.store.storage import Storage
 from xep.binding import encode
@@ -179,8 +180,17 @@ def _strings(value: Any) -> list[str]:
     return []
 
 
+class PlanPorts(msgspec.Struct, frozen=True):
+    """What plans use of the service: the database, and what is called when a notification was
+    recorded there.
+    """
+
+    storage: Storage
+    notified: Callable[[], None]
+
+
 async def run_plan(
-    context: Context, storage: Storage, plan: Plan, params: Mapping[str, Any], *, shows: bool
+    context: Context, ports: PlanPorts, plan: Plan, params: Mapping[str, Any], *, shows: bool
 ) -> SkillResult:
     """Run a plan in the task of a durable skill, and return its report. With `shows`, the principal
     gets its steps in a message when it begins, unless a question shows them.
@@ -191,7 +201,7 @@ async def run_plan(
     task = context.task
     row = None
     if context.is_stored:
-        row = await storage.read(lambda db: rows.load(db, task))
+        row = await ports.storage.read(lambda db: rows.load(db, task))
     if row is None:
         row = PlanRow(
             task=task,
@@ -201,14 +211,15 @@ async def run_plan(
             taints=tuple(context.taints),
             budget=plan.budget_usd,
         )
-    return await _PlanRun(context, row, shows=shows).run()
+    return await _PlanRun(context, ports, row, shows=shows).run()
 
 
 class _PlanRun:
     """One cycle of a plan."""
 
-    def __init__(self, context: Context, row: PlanRow, *, shows: bool) -> None:
+    def __init__(self, context: Context, ports: PlanPorts, row: PlanRow, *, shows: bool) -> None:
         self._context = context
+        self._notified = ports.notified
         self._tasks = context.child_tasks
         self._row = row
         self._shows = shows
@@ -490,7 +501,7 @@ class _PlanRun:
             try:
                 said = await self._context.llm(prompt, Plan, max_tokens=_MOST_TOKENS, key=key)
                 plan = plan_of(msgspec.to_builtins(said))
-            except ModelFailed:
+            except (ModelFailed, StepFailed):
                 return None
             except PlanError as error:
                 problem = str(error)
@@ -678,11 +689,13 @@ class _PlanRun:
             return True
 
         report = ReportProgress(self._fraction(), said) if said else None
-        record = Record(self._view(), report, cancel, self.plan.deadline)
+        record = Commit(self._view(), report, cancel, self.plan.deadline)
         if not await self._tasks.record(op, record):
             await self._tasks.wait_for_any((), row.event, lambda _: False)
         self._removed.clear()
         self._changed.clear()
+        if notice is not None:
+            self._notified()
 
     # What expressions, callers and people see.
 

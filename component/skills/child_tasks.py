@@ -13,12 +13,12 @@ from component.skills.operations import (
     AskConfirmation,
     Children,
     ChildTerms,
+    Commit,
     Confirmed,
     Host,
     Judged,
     JudgeTask,
     ReadChildren,
-    Record,
     StartTask,
     WaitForEvent,
 )
@@ -65,7 +65,7 @@ class ChildTasks:
         asked = AskConfirmation(skill, _encode(params), key, misled)
         return msgspec.json.decode(await self._host.perform(asked), type=Confirmed)
 
-    async def record(self, op: Callable[[Any], Any], record: Record) -> Any:
+    async def record(self, op: Callable[[Any], Any], record: Commit) -> Any:
         """Change the database in a commit of the task, and return what `op` returns."""
         return await self._host.perform(record, op)
 

@@ -277,7 +277,7 @@ class WaitForEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
     ended: it raises Parked.
 
     A function that takes the database, and returns whether it has not happened yet, is passed
-    beside it. `plan` is as in `Record`.
+    beside it. `plan` is as in `Commit`.
     """
 
     event: str
@@ -360,7 +360,7 @@ class Confirmed(msgspec.Struct, frozen=True):
     by_principal: bool = False
 
 
-class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="record"):
+class Commit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="commit"):
     """Change the database in a commit of the task; a function that takes the database is passed
     beside it, and the result is what it returns.
 
@@ -423,7 +423,7 @@ Operation: TypeAlias = (
     | AskModel
     | JudgeTask
     | AskConfirmation
-    | Record
+    | Commit
     | ReadChildren
 )
 

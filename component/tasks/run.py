@@ -780,6 +780,7 @@ class Run:
         Raises SkillError and NotPermitted.
         """
         name, mine, access = start.skill, self.request, self._runtime.skills
+        internal = access.internal(name) if access.internal(self.skill.name) is self.skill else None
         terms = terms or operations.ChildTerms()
         caller = mine.caller_context
         budget = budget_of(mine, self.task) or TurnBudget(caller.trace or self.task)
@@ -806,12 +807,14 @@ class Run:
             origin="child",
             caller_context=caller,
             confirmation=None,
-            undecided=True,
+            undecided=internal is None,
             shown_as=start.shown_as,
         )
-        skill = access.gate.visible(request)
+        skill = internal or access.gate.visible(request)
         if skill is None or not access.may_use(request.principal, skill):
             raise SkillError(f"There is no skill called {printable(name, 64)}.")
+        if internal is not None:
+            return request, skill
         if terms.said is not None:
             request = gate.with_choices(request, skill, terms.said)
         return access.gate.passed(request, skill), skill
@@ -948,7 +951,7 @@ class Run:
         return await self._park(op)
 
     async def _record_in_commit(
-        self, asked: operations.Record, op: Callable[[Database], Any]
+        self, asked: operations.Commit, op: Callable[[Database], Any]
     ) -> Any:
         """Change the database, the steps that callers see and the progress in one commit."""
         await self._enter(asked)
@@ -1011,10 +1014,17 @@ class Run:
         else:
             made = await self._step(journal.model_step(asked), ask)
         outcome = msgspec.json.decode(made, type=operations.ModelOutcome)
-        if outcome.problem == "budget" and self.request.delegation is not None:
+        if outcome.problem == "budget" and self._is_funded(outcome):
             self._refused = self._exhausted(outcome)
             raise Parked
         return outcome.answer()
+
+    def _is_funded(self, outcome: operations.ModelOutcome) -> bool:
+        """Return whether others have given the budget that does not suffice, and can give more."""
+        budget = self.request.caller_context.budget
+        is_of_parent = self.request.origin == "child" and not outcome.later
+        limited = budget is not None and budget.limit_usd is not None
+        return self.request.delegation is not None or (is_of_parent and limited)
 
     def _exhausted(self, outcome: operations.ModelOutcome) -> StanzaError:
         """Return the error of delegated work whose budget does not suffice (DLG-014). It says what
@@ -1042,7 +1052,7 @@ class Run:
         operations.AskModel: _ask_model,
         operations.JudgeTask: _judge,
         operations.AskConfirmation: _confirm,
-        operations.Record: _record_in_commit,
+        operations.Commit: _record_in_commit,
         operations.ReadChildren: _children,
     }
 

@@ -18,6 +18,7 @@ class NotificationFeature(Feature):
     def open(self, kernel: Kernel) -> Opened:
         """Make the notifier, and let it learn of results and of the activity of people."""
         notifier = Notifier(kernel)
+        kernel.on_notification.append(notifier.wake)
         results = Results(kernel, notifier)
         kernel.starter.on_recorded.append(results.wake)
         kernel.presence_events.listeners.append(notifier)

@@ -7,6 +7,7 @@ from component.features.plans.commands import PlanCommands
 from component.features.plans.service import Plans
 from component.features.plans.skills import internal_skills, plan_skills
 from component.kernel.kernel import Kernel
+from component.plans.run import PlanPorts
 from component.skills import Skill
 
 
@@ -23,7 +24,12 @@ class PlansFeature(Feature):
     def open(self, kernel: Kernel) -> Opened:
         """Make what runs plans."""
         self._plans = Plans(kernel)
-        for skill in internal_skills(kernel.storage):
+
+        def notified() -> None:
+            for call in kernel.on_notification:
+                call()
+
+        for skill in internal_skills(PlanPorts(kernel.storage, notified)):
             kernel.tasks.internal[skill.name] = skill
         commands = PlanCommands(self._plans, has_model=self.settings.llm is not None)
         return Opened(commands=commands.commands())

@@ -11,14 +11,13 @@ from component.kernel.triggers import work_asked_in
 from component.plans.checks import faults
 from component.plans.document import Plan
 from component.plans.rows import Proposal
-from component.plans.run import ASK, CHANGE, START, judge, run_plan
+from component.plans.run import ASK, CHANGE, START, PlanPorts, judge, run_plan
 from component.skills.context import Context
 from component.skills.declare import own_skill
 from component.skills.errors import SkillError
 from component.skills.outputs import JSON, Output, SkillResult
 from component.skills.skill import Skill
 from component.skills.spec import OPTIONAL
-from component.store.storage import Storage
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
@@ -157,7 +156,7 @@ async def _found(plans: Plans, context: Context, plan: str) -> StoredPlan:
         raise SkillError(str(error)) from None
 
 
-def internal_skills(storage: Storage) -> tuple[Skill, ...]:
+def internal_skills(ports: PlanPorts) -> tuple[Skill, ...]:
     """Return the skills that only plans use."""
 
     @own_skill(
@@ -171,7 +170,7 @@ def internal_skills(storage: Storage) -> tuple[Skill, ...]:
     )
     async def plan_run(context: Context, plan: Plan, *, shows: bool = True) -> SkillResult:
         """Run a plan."""
-        return await run_plan(context, storage, plan, {}, shows=shows)
+        return await run_plan(context, ports, plan, {}, shows=shows)
 
     @own_skill(
         name=START,
