@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from component.plans.document import Kind, Plan, Step
 from component.plans.templates import TemplateError, roots_in
+from xep.jid import JID, JIDError
 
 PARAMS: Final = "params"
 """The name by which the expressions of a plan that is a skill refer to its parameters."""
@@ -109,8 +110,21 @@ def _of_fields(step: Step) -> Iterator[str]:
         yield f"The step {step.id} asks a question, which is not repeated: remove retries."
     if len(set(step.choices)) < len(step.choices):
         yield f"The step {step.id} has the same choice twice: remove one."
+    if isinstance(step.people, str):
+        return  # the people are those of a parameter
     if len(step.people) > _MOST_PEOPLE:
         yield f"The step {step.id} asks more than {_MOST_PEOPLE} people: use several steps."
+    for person in step.people:
+        if not _is_person(person):
+            yield f"The step {step.id} asks {person!r}: write the address of a person."
+
+
+def _is_person(text: str) -> bool:
+    try:
+        found = JID.parse(text)
+    except JIDError:
+        return False
+    return found.local is not None and found.resource is None
 
 
 def _of_order(plan: Plan) -> Iterator[str]:
@@ -187,6 +201,8 @@ def _of_references(plan: Plan, *, has_params: bool) -> Iterator[str]:
         except TemplateError as error:
             yield f"The step {step.id}: {error}."
             continue
+        if isinstance(step.people, str) and roots_in(step.people) != always:
+            yield f"The step {step.id} has people={step.people!r}: write a list of addresses."
         for root in sorted(roots - before[step.id] - always):
             yield (
                 f"The step {step.id} refers to {root}, which is not done before it: add it to"

@@ -68,7 +68,7 @@ class Step(
     show: Annotated[Text, Meta(description="ask: what is shown with the question.")] = ""
     choices: Annotated[tuple[Line, ...], Meta(description="ask: the possible answers.")] = ()
     people: Annotated[
-        tuple[str, ...],
+        tuple[str, ...] | str,
         Meta(description="ask: addresses of people to ask instead of the person, each alone."),
     ] = ()
     group: Annotated[str, Meta(description="The name of its group, if it is in one.")] = ""

@@ -20,7 +20,7 @@ from component.plans.checks import PARAMS, faults, templated
 from component.plans.document import Plan, PlanError, Step, digest_of, plan_of
 from component.plans.revisions import revision_prompt
 from component.plans.rows import PlanRow, Proposal, StepRow
-from component.plans.templates import TemplateError, fill, roots_in
+from component.plans.templates import TemplateError, bound, fill, roots_in
 from component.plans.wording import (
     MOST_CHARACTERS,
     difference,
@@ -32,7 +32,7 @@ from component.plans.wording import (
 from component.policy.flows import TRUSTED
 from component.policy.taint import Taint
 from component.skills.context import Context
-from component.skills.errors import Denied, SkillError, StepFailed
+from component.skills.errors import CapabilityMissing, Denied, SkillError, StepFailed
 from component.skills.operations import (
     ChildResult,
     ChildTerms,
@@ -112,6 +112,7 @@ async def judge(
     asks, usd = misled, 0.0
     durations: dict[str, float] = {}
     for step in plan.steps:
+        asks = asks or bool(step.people)
         for skill, values, unfilled in _calls_of(step, params):
             terms = ChildTerms(taints=tuple(taints), said=None if misled else _texts(plan, params))
             if misled and not unfilled:  # the person is asked, and sees exactly this
@@ -186,7 +187,7 @@ class PlanPorts(msgspec.Struct, frozen=True):
     """
 
     storage: Storage
-    notified: Callable[[], None]
+    notified: Callable[[], None] = lambda: None
 
 
 async def run_plan(
@@ -203,6 +204,10 @@ async def run_plan(
     if context.is_stored:
         row = await ports.storage.read(lambda db: rows.load(db, task))
     if row is None:
+        try:
+            plan = plan_of(bound(msgspec.to_builtins(plan), PARAMS, params))
+        except (PlanError, TemplateError) as error:
+            raise SkillError(f"The plan cannot take these parameters: {error}") from None
         row = PlanRow(
             task=task,
             revision=1,
@@ -306,8 +311,8 @@ class _PlanRun:
             return Step(id=id_, kind="ask", question="?")
 
     async def _taints_of(self, step: Step, result: ChildResult) -> tuple[Taint, ...]:
-        if step.kind == "ask":
-            return ()
+        if step.kind == "ask":  # other people may write what they want
+            return ("peer",) if step.people else ()
         if result.taints is not None:
             return result.taints
         judged = await self._judge_skill(step.skill)
@@ -501,7 +506,7 @@ class _PlanRun:
             try:
                 said = await self._context.llm(prompt, Plan, max_tokens=_MOST_TOKENS, key=key)
                 plan = plan_of(msgspec.to_builtins(said))
-            except (ModelFailed, StepFailed):
+            except (CapabilityMissing, ModelFailed, StepFailed):
                 return None
             except PlanError as error:
                 problem = str(error)
@@ -648,7 +653,9 @@ class _PlanRun:
                     "question": fill(step.question, data),
                     "show": fill(step.show, data),
                     "choices": fill(list(step.choices), data),
+                    "people": list(step.people),
                 }
+                terms = msgspec.structs.replace(terms, is_internal=True)
                 return await self._tasks.start(ASK, values, key, terms)
         raise SkillError("Agents are not there yet.")
 
@@ -834,7 +841,8 @@ def _because(one: StepRow | None) -> str:
 
 def _output_of(result: ChildResult) -> str:
     """Return the JSON of an output, as expressions see it: `text`, and `data` if it is JSON."""
-    text = result.text[:_LONGEST_OUTPUT]
+    # The text is for people, if there is one beside the JSON.
+    text = (result.text.removesuffix(result.json).strip() or result.text)[:_LONGEST_OUTPUT]
     found: dict[str, Any] = {"text": text}
     for one in (result.json, text):
         try:

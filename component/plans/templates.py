@@ -72,6 +72,58 @@ def fill(value: Any, data: Mapping[str, Any]) -> Any:
     return _mapped(value, lambda text: _filled(text, data), 0)
 
 
+def bound(value: Any, name: str, data: Any) -> Any:
+    """Return a JSON value in which the expressions that refer only to `name` are replaced by what
+    they find in `data`, written so that they are no expressions. The others stay.
+
+    Raises TemplateError as `fill`.
+    """
+    return _mapped(value, lambda text: _bound(text, name, data), 0)
+
+
+def _bound(text: str, name: str, data: Any) -> Any:
+    one = _ONE.fullmatch(text)
+    if one is not None and _roots(one[1].strip()) == {name}:
+        return _mapped(_found(one[1].strip(), {name: data}), _escaped, 0)
+    said = ""
+    for literal, expression in pieces_of(text):
+        said += _escaped(literal)
+        if expression and _roots(expression) == {name}:
+            said += _escaped(_as_text(_found(expression, {name: data})))
+        elif expression:
+            said += f"{{{expression}}}"
+    return said
+
+
+def _escaped(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def names_after(root: str, value: Any) -> frozenset[str]:
+    """Return the names that expressions in a JSON value look up in `root`: `topic` in
+    `{params.topic}`. Raises TemplateError.
+    """
+    return frozenset(
+        found
+        for expression in expressions_in(value)
+        for found in _members(_compiled(expression).parsed, root)
+    )
+
+
+def _members(node: Mapping[str, Any], root: str) -> Iterator[str]:
+    """Yield the names that a node looks up in the field `root` of the whole data."""
+    children = node["children"]
+    if node["type"] == "subexpression":
+        first, second, *_ = children
+        if first["type"] == "field" and first["value"] == root and second["type"] == "field":
+            yield second["value"]
+    if node["type"] in _ALL:
+        for child in children:
+            yield from _members(child, root)
+    elif children and node["type"] != "expref":
+        yield from _members(children[0], root)
+
+
 def _filled(text: str, data: Mapping[str, Any]) -> Any:
     if "{" not in text and "}" not in text:
         return text

@@ -81,7 +81,10 @@ def _step_lines(plan: Plan, number: int, step: Step) -> Iterator[str]:
             for label, said in (
                 ("shows", step.show),
                 ("answers", ", ".join(step.choices)),
-                ("asks", ", ".join(step.people)),
+                (
+                    "asks",
+                    ", ".join(step.people) if not isinstance(step.people, str) else step.people,
+                ),
             ):
                 if said:
                     yield f"   {label}: {said}"

@@ -42,6 +42,7 @@ _RUNNERS: Final = {
     "wasm": ("webassembly", "WebAssembly"),
     "process": ("confined", "Programs"),
     "rest": ("rest", "RestRequests"),
+    "plan": ("plans", "PlanSkills"),
 }
 """The module and the class of the runner of each kind."""
 

@@ -34,7 +34,7 @@ MOST_BYTES: Final = 262_144
 """The maximum size of a manifest."""
 _MB: Final = 1_048_576
 
-Kind: TypeAlias = Literal["python", "wasm", "process", "rest"]
+Kind: TypeAlias = Literal["python", "wasm", "process", "rest", "plan"]
 EntryPath: TypeAlias = Annotated[
     str, Meta(min_length=1, max_length=200, description="Path of a file of the directory.")
 ]
@@ -58,10 +58,10 @@ class ManifestAnnotations(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 class Running(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`[skill.execution]`: what runs, and its limits for each call.
 
-    `entry` is the file that runs; not for `rest`. `fuel` is the number of instructions that a
-    WebAssembly module may execute; None for no limit but the time. With `durable` all its effects
-    are in steps, so that it may run again. A call that fails is tried `attempts` times, after
-    `backoff_s` seconds, and twice as long each time.
+    `entry` is the file that runs, or that has the plan; not for `rest`. `fuel` is the number of
+    instructions that a WebAssembly module may execute; None for no limit but the time. With
+    `durable` all its effects are in steps, so that it may run again. A call that fails is tried
+    `attempts` times, after `backoff_s` seconds, and twice as long each time.
     """
 
     kind: Kind
@@ -183,7 +183,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         elif said.undo:
             effects = Annotations(destructive=False)
         chosen = {name: getattr(said, name) for name in _OPTIONAL}
-        chosen |= {"annotations": effects, "durable": runs.durable, "queue": runs.queue}
+        durable = runs.durable or runs.kind == "plan"
+        chosen |= {"annotations": effects, "durable": durable, "queue": runs.queue}
         return {
             "name": said.name,
             "version": said.version,

@@ -293,12 +293,17 @@ class ChildTerms(msgspec.Struct, frozen=True):
         said: the texts that no stranger has chosen; None if strangers may have chosen everything.
         approved: the principal has approved exactly this call.
         budget_usd: the most that this task and its children may spend together, in US dollars.
+        is_internal: it is a skill that only the service itself starts.
+        principal: the bare JID of the person whose task it is, if that is somebody else: only for
+            such a skill.
     """
 
     taints: tuple[Taint, ...] = ()
     said: tuple[str, ...] | None = None
     approved: bool = False
     budget_usd: float | None = None
+    is_internal: bool = False
+    principal: str = ""
 
 
 class JudgeTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="judge"):

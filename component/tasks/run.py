@@ -85,6 +85,7 @@ from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm, parameters_of
 from xep.fluux_agent.execute import Accepted, Output, Result, State
 from xep.fluux_agent.task import Input, Progress
+from xep.jid import JID
 from xep.stanza_error import StanzaError
 
 Stop: TypeAlias = Literal["cancel", "deadline", "limit", "lost", "drain"]
@@ -780,8 +781,8 @@ class Run:
         Raises SkillError and NotPermitted.
         """
         name, mine, access = start.skill, self.request, self._runtime.skills
-        internal = access.internal(name) if access.internal(self.skill.name) is self.skill else None
         terms = terms or operations.ChildTerms()
+        internal = access.internal(name) if terms.is_internal else None
         caller = mine.caller_context
         budget = budget_of(mine, self.task) or TurnBudget(caller.trace or self.task)
         if terms.budget_usd is not None:
@@ -810,6 +811,12 @@ class Run:
             undecided=internal is None,
             shown_as=start.shown_as,
         )
+        if internal is not None and terms.principal:
+            person = JID.parse(terms.principal).bare
+            caller = msgspec.structs.replace(caller, unrequested=True)
+            request = msgspec.structs.replace(
+                request, principal=person, requester=person, caller_context=caller
+            )
         skill = internal or access.gate.visible(request)
         if skill is None or not access.may_use(request.principal, skill):
             raise SkillError(f"There is no skill called {printable(name, 64)}.")

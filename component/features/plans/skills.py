@@ -15,6 +15,7 @@ from component.plans.run import ASK, CHANGE, START, PlanPorts, judge, run_plan
 from component.skills.context import Context
 from component.skills.declare import own_skill
 from component.skills.errors import SkillError
+from component.skills.operations import ChildTerms
 from component.skills.outputs import JSON, Output, SkillResult
 from component.skills.skill import Skill
 from component.skills.spec import OPTIONAL
@@ -199,6 +200,14 @@ def internal_skills(ports: PlanPorts) -> tuple[Skill, ...]:
         """Confirm a revision of a plan."""
         raise AssertionError("It is only confirmed.")
 
+    return (plan_run, plan, plan_change, _ask(), _ask_person())
+
+
+_ASK_PERSON: Final = "plan.ask_person"
+"""The internal skill that asks somebody else than the principal of the plan."""
+
+
+def _ask() -> Skill:
     @own_skill(
         name=ASK,
         title="Question of a plan",
@@ -208,18 +217,61 @@ def internal_skills(ports: PlanPorts) -> tuple[Skill, ...]:
         open_world=False,
     )
     async def plan_ask(
-        context: Context, plan: str, question: str, show: str = "", choices: tuple[str, ...] = ()
+        context: Context,
+        plan: str,
+        question: str,
+        show: str = "",
+        choices: tuple[str, ...] = (),
+        people: tuple[str, ...] = (),
     ) -> SkillResult:
-        """Ask a person."""
-        text = f"{question}\n\n{show}".strip() if show else question
-        answer: dict[str, Any] = {"type": "string", "title": "Answer"}
-        if choices:
-            answer["enum"] = list(choices)
-        schema = {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
-        said = await context.ask(f"{plan}: {text}", schema)
-        return SkillResult((Output(str(said["answer"])),))
+        """Ask the principal, or each of these people."""
+        text = f"{question}\n\n{show}".strip()
+        if not people:
+            return SkillResult((Output(await _answer(context, f"{plan}: {text}", choices)),))
+        values = {"question": f"{context.principal} asks: {text}", "choices": choices}
+        tasks = [
+            await context.child_tasks.start(
+                _ASK_PERSON, values, person, ChildTerms(is_internal=True, principal=person)
+            )
+            for person in people
+        ]
+        results = await context.wait(tasks, on_failure="return")
+        answers = [
+            {"person": person, "answer": result.text if result.success else None}
+            for person, result in zip(people, results, strict=True)
+        ]
+        if not any(result.success for result in results):
+            raise SkillError("Nobody has answered.")
+        lines = [f"{one['person']}: {one['answer'] or 'no answer'}" for one in answers]
+        return SkillResult((Output("\n".join(lines)), Output(_json(answers), JSON, "answers")))
 
-    return (plan_run, plan, plan_change, plan_ask)
+    return plan_ask
+
+
+def _ask_person() -> Skill:
+    @own_skill(
+        name=_ASK_PERSON,
+        title="Question of somebody else",
+        hidden=True,
+        durable=True,
+        destructive=False,
+        open_world=False,
+    )
+    async def plan_ask_person(
+        context: Context, question: str, choices: tuple[str, ...] = ()
+    ) -> SkillResult:
+        """Ask the person whose task it is."""
+        return SkillResult((Output(await _answer(context, question, choices)),))
+
+    return plan_ask_person
+
+
+async def _answer(context: Context, question: str, choices: tuple[str, ...]) -> str:
+    answer: dict[str, Any] = {"type": "string", "title": "Answer"}
+    if choices:
+        answer["enum"] = list(choices)
+    schema = {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
+    return str((await context.ask(question, schema))["answer"])
 
 
 def _json(value: object) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from component.plans.templates import TemplateError, fill, roots_in
+from component.plans.templates import TemplateError, bound, fill, names_after, roots_in
 
 DATA = {"a": {"text": "tea", "data": {"items": [{"n": 1}, {"n": 2}]}}, "g": [{"text": "x"}]}
 PLAIN = st.recursive(
@@ -78,3 +78,27 @@ def test_an_expression_that_reads_everything_is_refused(expression: str) -> None
 def test_an_expression_that_does_not_fit_the_output_says_so() -> None:
     with pytest.raises(TemplateError, match=r"\{sum\(a.text\)\} cannot be applied"):
         fill("{sum(a.text)}", DATA)
+
+
+@given(PLAIN, st.text(alphabet="{}a ", max_size=8))
+def test_a_bound_value_is_what_the_parameter_was(value: Any, text: str) -> None:
+    """Whatever a parameter has, it is not an expression of the plan afterwards."""
+    try:
+        made = bound(
+            {"x": "{params.v}", "y": "see {params.t} and {a.text}"},
+            "params",
+            {
+                "v": [value, text],
+                "t": text,
+            },
+        )
+    except TemplateError as error:  # a parameter that is nested too deep
+        raise AssertionError from error
+    assert roots_in(made) == {"a"}
+    found = fill(made, {"a": {"text": "tea"}})
+    assert found == {"x": [value, text], "y": f"see {text} and tea"}
+
+
+def test_the_parameters_that_a_plan_refers_to_are_known() -> None:
+    plan = {"x": "{params.a} {join(', ', params.b)}", "y": ["{params.c.d[0]}", "{other.e}"]}
+    assert names_after("params", plan) == {"a", "b", "c"}

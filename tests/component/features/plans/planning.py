@@ -91,7 +91,18 @@ class Deeds:
             self.done.append(f"think {about}")
             return str(found)
 
-        return do, look, send, fetch, think
+        @skill(name="slow", destructive=False, durable=True, open_world=False)
+        async def slow(context: Context, text: str) -> str:
+            """Do something after a minute."""
+
+            async def work(_key: str) -> str:
+                self.done.append(text)
+                return f"slow {text}"
+
+            await context.sleep(60)
+            return await context.step("work", work, str)
+
+        return do, look, send, fetch, think, slow
 
 
 def plan(*steps: Mapping[str, Any], **more: Any) -> dict[str, Any]:

@@ -285,3 +285,19 @@ async def test_what_strangers_wrote_does_not_choose_who_gets_a_message(tmp_path:
         await answer(kit, juliet, "no")
         await juliet.hear("could not finish")
     assert deeds.done == ["fetch https://example.com/"]
+
+
+async def test_a_step_asks_several_people_each_alone(tmp_path: Path) -> None:
+    people = ["romeo@capulet.example", "paris@capulet.example"]
+    ask = {"kind": "ask", "question": "Do you come?", "choices": ["yes", "no"], "people": people}
+    document = plan({"id": "a", **ask}, result="REPORT\n{a.text}")
+    async with planning(tmp_path) as (kit, juliet, _):
+        romeo, paris = (kit.peer(f"{one}/phone") for one in people)
+        await started(juliet, document)
+        assert "asks: romeo@capulet.example" in await juliet.hear("May I carry out")
+        await answer(kit, juliet, "yes")
+        for person, said in ((romeo, "yes"), (paris, "no")):
+            await person.hear("juliet@capulet.example asks: Do you come?")
+            await answer(kit, person, said)
+        found = await report(juliet)
+    assert found == "REPORT\nromeo@capulet.example: yes\nparis@capulet.example: no"
