@@ -129,6 +129,7 @@ class TaskSubsystem:
             environment.storage,
             SkillAccess(
                 find=self.find_skill,
+                internal=self.internal.get,
                 gate=self.gate,
                 may_use=self._may_use,
                 approvers=self.approvers,

@@ -21,6 +21,7 @@ import anyio
 import msgspec
 
 from component import system
+from component.policy.taint import Taint
 from component.skills.errors import DeclarationError, SkillError, UsageError
 from component.skills.host import HostFunction
 from component.skills.validation import SchemaValidator
@@ -135,7 +136,8 @@ class ChildResult(msgspec.Struct, frozen=True):
 
     `state` is `completed`, `failed`, `rejected`, `cancelled`, `unknown`, or that of a task that
     need not be waited for any more. `text` is what a completed one returned, `is_error` whether it
-    raised SkillError, `reason` why another one failed. `skill` is the name of its skill.
+    raised SkillError, `reason` why another one failed. `skill` is the name of its skill. `taints`
+    are the possible authors of these texts.
     """
 
     task: str
@@ -144,6 +146,7 @@ class ChildResult(msgspec.Struct, frozen=True):
     is_error: bool = False
     reason: str = ""
     skill: str = ""
+    taints: tuple[Taint, ...] = ()
 
     @property
     def success(self) -> bool:
@@ -274,6 +277,28 @@ class WaitForEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
     event: str
 
 
+class KeepRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="record"):
+    """Add an entry, which is JSON, to the record of the task. There is no result.
+
+    `acts` says that the skill has done something, so that it cannot be withdrawn any more.
+    """
+
+    entry: bytes
+    acts: bool
+
+
+class ReadRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="recorded"):
+    """Read the record of the task. The result is a list of its entries, in order."""
+
+
+class WaitForFirst(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="wait_for_first"):
+    """Leave the skill until one of these tasks has ended, whoever has started them: it raises
+    Parked.
+    """
+
+    tasks: tuple[str, ...]
+
+
 class AskModel(HostFunction[str], frozen=True, tag="llm"):
     """Ask a model for an object that fits a JSON Schema. The result is the answer, as JSON text.
 
@@ -301,6 +326,9 @@ Operation: TypeAlias = (
     | ConfirmTasks
     | WaitForTasks
     | WaitForEvent
+    | WaitForFirst
+    | KeepRecord
+    | ReadRecord
     | AskModel
 )
 

@@ -387,6 +387,7 @@ class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         find: returns a skill by its name, for any principal; None if it does not exist.
+        internal: returns a skill by its name that only the service itself starts.
         may_use: returns whether a principal may execute a skill now.
         threads: runs plain skills.
         names: returns the names of all skills that this instance has; None for any.
@@ -413,6 +414,7 @@ class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
     may_use: Callable[[JID, Skill], bool]
     approvers: Approvers
     threads: Threads
+    internal: Callable[[str], Skill | None] = lambda _name: None
     names: Callable[[], Sequence[str] | None] = lambda: None
     late: Callable[[], Sequence[str]] = tuple
     let_in: Callable[[JID], None] = lambda _: None

@@ -23,6 +23,7 @@ import structlog
 
 from component import system
 from component.budget.protocol import TurnBudget
+from component.policy.taint import Taint
 from component.skills import operations
 from component.skills.calling import call as call_skill
 from component.skills.context import Context
@@ -204,6 +205,8 @@ class Run:
         self._parking: anyio.Event | None = None
         """Set when the run has parked, or does not park after all; None if it is not about to."""
         self._parked = self._over = self._failed = self._draining = False
+        self._authors: tuple[Taint, ...] = ()
+        """The possible authors of the result."""
         self._inside = 0
         """The number of steps in progress, including those without effects."""
         self._quiet = anyio.Event()
@@ -331,8 +334,9 @@ class Run:
                 *(skill, self.admitted.arguments, context, share),
                 timeout=request.caller_context.timeout_s,
             )
+            self._authors = skill.taints_of(made)
             if on_result is not None and made.taints is not None:
-                on_result(skill.taint_of(made))
+                on_result(made.taints)
             return await self._result_of(made)
         except CALL_ERRORS as error:
             if self._parked or self._refused is not None or self._stopped == "lost":
@@ -460,7 +464,17 @@ class Run:
         outcome = None if isinstance(ended, Accepted) else ended
         if to == "failed" and outcome is None:
             outcome = errors.internal()
+        row.taints = " ".join(self._authors_of(outcome))
         tx.publish(changes.end(tx, row, to, outcome, repeatable=self.skill.repeatable))
+
+    def _authors_of(self, outcome: Result | StanzaError | None) -> tuple[Taint, ...]:
+        """Return the possible authors of the texts of an outcome: those of errors are of this
+        service, unless another agent has sent them.
+        """
+        if not isinstance(outcome, StanzaError):
+            return self._authors
+        is_remote = any(isinstance(one, errors.RemoteFailure) for one in outcome.application)
+        return (self.skill.taint,) if is_remote and self.skill.taint is not None else ()
 
     def _may_retry(self, error: StanzaError) -> bool:
         tries = 0 if self.row is None else self.row.tries
@@ -573,9 +587,11 @@ class Run:
                 raise Parked
             self._steps.under_way.add(step.name)
 
-    async def _finish(self, step: StepId, result: str, cancelled: Collection[str] = ()) -> Recorded:
+    async def _finish(
+        self, step: StepId, result: str, cancelled: Collection[str] = (), *, has_parts: bool = False
+    ) -> Recorded:
         """Commit how a step ended, even if the run is being stopped, and with it cancel child tasks
-        that are not needed any more.
+        that are not needed any more. `has_parts` says that tasks may be a part of this one.
         """
         recorded = Recorded(result, step.input)
 
@@ -583,8 +599,9 @@ class Run:
             journal.end_step(tx, row, step.name, recorded)
             if cancelled:
                 changes.cancel_children(tx, row.id, cancelled)
-            if row.attempts > 1:  # this run got further than those that were interrupted
-                row.attempts = 1
+            if row.attempts > 1 or (has_parts and not row.children):
+                row.attempts = 1  # this run got further than those that were interrupted
+                row.children = max(row.children, int(has_parts))
                 rows.update(tx, row)
 
         with anyio.CancelScope(shield=True) as recording:
@@ -744,6 +761,7 @@ class Run:
     async def _child(self, start: operations.StartTask) -> Admitted:
         """Admit a child task, which has no more rights than this one. Raises SkillError."""
         name, mine, access = start.skill, self.request, self._runtime.skills
+        internal = access.internal(name) if access.internal(self.skill.name) is self.skill else None
         caller = msgspec.structs.replace(
             mine.caller_context,
             asker="model",
@@ -764,14 +782,16 @@ class Run:
             origin="child",
             caller_context=caller,
             confirmation=None,
-            undecided=True,
+            undecided=internal is None,
             shown_as=start.shown_as,
+            parent="",
+            group="" if internal is None else self.task,
         )
-        skill = access.gate.visible(request)
+        skill = internal or access.gate.visible(request)
         if skill is None or not access.may_use(request.principal, skill):
             raise SkillError(f"There is no skill called {printable(name, 64)}.")
         try:
-            request = access.gate.passed(request, skill)
+            request = request if internal else access.gate.passed(request, skill)
             arguments = gate.arguments_of(request, skill)
             arguments = await gate.completed(request, skill, arguments)
         except NotPermitted as error:
@@ -851,6 +871,28 @@ class Run:
 
         await self._park_until(op)
 
+    async def _wait_for_first(self, wait: operations.WaitForFirst) -> NoReturn:
+        """Leave the skill, and run it again when one of these tasks has ended."""
+        await self._enter(wait)
+
+        def op(tx: Transaction, row: Row) -> None:
+            left = waiters.wait_for(tx, row.id, wait.tasks, None, waiters.FIRST)
+            row.waits = left if left == len(set(wait.tasks)) else 0
+
+        await self._park_until(op)
+
+    async def _keep_record(self, kept: operations.KeepRecord) -> None:
+        """Add an entry to the record. The calls that follow may become tasks that are a part of
+        this one, and end with it.
+        """
+        await self._enter(kept)
+        step = self._steps.next_entry(acts=kept.acts)
+        await self._finish(step, journal.succeeded(msgspec.Raw(kept.entry)), has_parts=True)
+
+    async def _read_record(self, _read: operations.ReadRecord) -> list[bytes]:
+        await self._enter()
+        return self._steps.entries()
+
     async def _ask_model(self, asked: operations.AskModel, check: Callable[[str], object]) -> str:
         await self._enter()
         if CAPABILITY not in self.skill.capabilities:
@@ -901,6 +943,9 @@ class Run:
         operations.ConfirmTasks: _confirm_tasks,
         operations.WaitForTasks: _wait,
         operations.WaitForEvent: _wait_for_event,
+        operations.WaitForFirst: _wait_for_first,
+        operations.KeepRecord: _keep_record,
+        operations.ReadRecord: _read_record,
         operations.AskModel: _ask_model,
     }
 
