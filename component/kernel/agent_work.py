@@ -11,7 +11,7 @@ import msgspec
 
 from component.agent.engine import Engine
 from component.agent.history import in_order
-from component.agent.protocol import Away, Profile
+from component.agent.protocol import Away, Caller, Profile
 from component.agent.requests import MessageStarter, TurnRequest, WorkStarter
 from component.agent.run import TurnInput
 from component.agent.sub_agents import AgentWork, name_of, profile_of, turn_of
@@ -28,6 +28,8 @@ from component.skills.declare import own_skill
 from component.skills.errors import SkillError
 from component.skills.outputs import Output, SkillResult
 from component.skills.skill import Skill
+from component.store.database import Database
+from component.tasks import rows
 from component.tasks.outputs import part_of
 from component.tasks.protocol import AGENT_WORK, Notice
 from component.tasks.request import Request
@@ -45,6 +47,7 @@ def agent_work_skill(
     profiles: Profiles,
     request_of: Callable[[str], Awaitable[Request]],
     address_of: Callable[[str], JID],
+    offered: Callable[[Caller], object],
 ) -> Skill:
     """Return the skill that does the work of a sub-agent.
 
@@ -53,6 +56,7 @@ def agent_work_skill(
         profiles: returns the profile of the agent that people know.
         request_of: returns the request of a task.
         address_of: returns the address of an agent that people know.
+        offered: returns the tools for an agent.
     """
 
     @own_skill(
@@ -69,7 +73,10 @@ def agent_work_skill(
     async def agent_work(context: Context, work: AgentWork) -> SkillResult:
         asked = await request_of(context.task)
         request = _request(context, work, asked, address_of)
-        ask = await _turn(context, work, asked, request, profiles)
+        parent = await _parent(context, request, profiles)
+        # Its parent, which may have run elsewhere, has read the descriptions of these.
+        offered(Caller(request=request, profile=parent, turn=work.turn))
+        ask = _turn(context, work, asked, request, parent)
         try:
             outcome = await engine.turn(ask)
         except anyio.get_cancelled_exc_class():
@@ -119,19 +126,25 @@ def _request(
     )
 
 
-async def _turn(
-    context: Context, work: AgentWork, asked: Request, request: TurnRequest, profiles: Profiles
-) -> TurnInput:
-    """Return the turn of a sub-agent. Raises SkillError: its agent does not work any more."""
-    found = await profiles(SessionKey(work.agent.partition("/")[0], request.session.who), request)
+async def _parent(context: Context, request: TurnRequest, profiles: Profiles) -> Profile:
+    """Return the profile of the agent that people know, with the name and the rights of the parent
+    of a sub-agent. Raises SkillError: the agent does not work any more.
+    """
+    found = await profiles(request.session, request)
     if isinstance(found, Away):
         if found.begun is None:
             raise SkillError(found.sentence)
         found = found.begun
+    return msgspec.structs.replace(found.limited(context.limits), agent=context.agent)
+
+
+def _turn(
+    context: Context, work: AgentWork, asked: Request, request: TurnRequest, parent: Profile
+) -> TurnInput:
     return TurnInput(
         id=work.turn,
         key=SessionKey(work.agent, request.owner),
-        profile=profile_of(work, found.limited(context.limits)),
+        profile=profile_of(work, parent),
         messages=(request,),
         starter=request.starter,
         resumed=True,
@@ -143,6 +156,17 @@ async def _turn(
         task=context.task,
         lines=TaskLines(context),
     )
+
+
+def working_for(database: Database) -> set[SessionKey]:
+    """Return the agents that people know, with those for whom one of their sub-agents works now."""
+    found = rows.select(database, f"WHERE skill = ? AND {rows.OPEN}", (AGENT_WORK,))
+    keys: set[SessionKey] = set()
+    for request in map(rows.request_of, found):
+        context = request.caller_context
+        who = request.principal if context.room is None else context.room
+        keys.add(SessionKey(context.agent.partition("/")[0], who))
+    return keys
 
 
 class _Params(msgspec.Struct):

@@ -125,7 +125,7 @@ class AgentSubsystem:
         self._skill_model = SkillModel(self._model_of, model_calls)
         work = agent_work_skill(
             *(engine, partial(self.profiles.profile, received=False), tasks.service.request_of),
-            stream.addresses.address_of,
+            *(stream.addresses.address_of, tools.offered),
         )
         tasks.internal[work.name] = work
         tasks.news.on_changed.append(partial(record_end, recorder))

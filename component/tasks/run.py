@@ -761,7 +761,7 @@ class Run:
     async def _child(self, start: operations.StartTask) -> Admitted:
         """Admit a child task, which has no more rights than this one. Raises SkillError."""
         name, mine, access = start.skill, self.request, self._runtime.skills
-        internal = access.internal(name) if access.internal(self.skill.name) is self.skill else None
+        internal = access.internal(name) if self._is_internal else None
         caller = msgspec.structs.replace(
             mine.caller_context,
             asker="model",
@@ -873,7 +873,7 @@ class Run:
 
     async def _wait_for_first(self, wait: operations.WaitForFirst) -> NoReturn:
         """Leave the skill, and run it again when one of these tasks has ended."""
-        await self._enter(wait)
+        await self._enter_internal(wait)
 
         def op(tx: Transaction, row: Row) -> None:
             left = waiters.wait_for(tx, row.id, wait.tasks, None, waiters.FIRST)
@@ -885,12 +885,12 @@ class Run:
         """Add an entry to the record. The calls that follow may become tasks that are a part of
         this one, and end with it.
         """
-        await self._enter(kept)
+        await self._enter_internal(kept)
         step = self._steps.next_entry(acts=kept.acts)
         await self._finish(step, journal.succeeded(msgspec.Raw(kept.entry)), has_parts=True)
 
-    async def _read_record(self, _read: operations.ReadRecord) -> list[bytes]:
-        await self._enter()
+    async def _read_record(self, read: operations.ReadRecord) -> list[bytes]:
+        await self._enter_internal(read)
         return self._steps.entries()
 
     async def _ask_model(self, asked: operations.AskModel, check: Callable[[str], object]) -> str:
@@ -975,6 +975,17 @@ class Run:
                 " to run again from its beginning: declare it with durable=True and put all its"
                 " effects into steps, or read_only=True or idempotent=True if that is what it is."
             )
+
+    async def _enter_internal(self, operation: Operation) -> None:
+        """Begin an operation that is for skills of the service alone. Raises UsageError."""
+        await self._enter(operation)
+        if not self._is_internal:
+            method = METHODS[type(operation)]
+            raise UsageError(f"The skill {self.skill.name} must not use context.{method}.")
+
+    @property
+    def _is_internal(self) -> bool:
+        return self._runtime.skills.internal(self.skill.name) is self.skill
 
     async def _find(self, operation: StepOperation) -> tuple[StepId, Recorded | None]:
         """Begin an operation that is a step, and return its record, if it has ended already."""

@@ -476,14 +476,14 @@ class World:
 
 
 def begun(database: Database, task: str, state: str = "running", parent: str | None = None) -> None:
-    """Insert the row of a running task, unless it exists."""
+    """Insert the row of a task, unless it exists; one that runs waits for something."""
     request = msgspec.json.encode(Request("s", ROMEO, ROMEO, AGENT, origin="tool")).decode()
     database.execute(
         "INSERT INTO tasks (id, principal, requester, target, skill, version, request, state,"
-        " revision, priority, fence, promoted, created, updated, retain_until, share, parent)"
-        " VALUES (?, ?, 'r', 'a', 's', '1', ?, ?, 1, 0, 0, 1, 0, 0, 0, 's', ?)"
+        " revision, priority, fence, promoted, created, updated, retain_until, share, parent,"
+        " waits) VALUES (?, ?, 'r', 'a', 's', '1', ?, ?, 1, 0, 0, 1, 0, 0, 0, 's', ?, ?)"
         " ON CONFLICT (id) DO NOTHING",
-        (task, str(ROMEO), request, state, parent),
+        (task, str(ROMEO), request, state, parent, int(state == "running")),
     )
 
 

@@ -40,13 +40,28 @@ class ToolEar(Ear):
             self._family.conversations.ended(notice.task.id)
         return super().changed(notice)
 
+    def tasks_of(self, skill: str) -> list[str]:
+        """The tasks of a skill that were heard of."""
+        return list(dict.fromkeys(n.task.id for n in self.notices if n.task.skill == skill))
+
+
+class FamilyTasks(Tasks):
+    """The tasks of a family."""
+
+    ear: ToolEar
+
 
 class FamilyShop(Shop):
     """The tools of a shop, and that for sub-agents."""
 
     executor: ToolExecutor
 
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.offered_to: set[str] = set()
+
     def offered(self, caller: Caller) -> Sequence[Tool]:
+        self.offered_to.add(caller.agent)
         return [*self.executor.offered(caller), *super().offered(caller)]
 
     def together(self, caller: Caller, name: str) -> bool:
@@ -88,7 +103,7 @@ class Family(World):
         self.brain.think = self.think
         self.shown: list[str] = []
         self.home = "here"
-        self.tasks: Tasks
+        self.tasks: FamilyTasks
         self.skills: Sequence[Any] = ()
 
     @asynccontextmanager
@@ -100,7 +115,7 @@ class Family(World):
 
             work = agent_work_skill(
                 *(self.engine, self.profiles, request_of),
-                lambda agent: JID(agent, AGENT.domain),
+                *(lambda agent: JID(agent, AGENT.domain), self.shop.offered),
             )
 
             @asynccontextmanager
@@ -114,7 +129,8 @@ class Family(World):
                 ear=ToolEar(self),
                 access_options={"internal": internal.get},
                 queues={AGENT_WORK: QueueLimits(self.loop.children)},
-            ) as self.tasks:
+            ) as tasks:
+                self.tasks = cast("FamilyTasks", tasks)
                 service = self.tasks.service
                 view = Registry(()).viewer(lambda _who: 0, lambda _key, _name: True)
                 self.shop.executor = ToolExecutor(
@@ -145,6 +161,15 @@ class Family(World):
         """End a task of the shop."""
         await super().ended(task)
         self.tasks.service.requeued()
+
+    async def is_parked(self, skill: str) -> bool:
+        """Whether all tasks of a skill wait for others as rows."""
+        found = await self.storage.read(
+            lambda db: db.execute(
+                "SELECT waits, owner FROM tasks WHERE skill = ?", (skill,)
+            ).fetchall()
+        )
+        return bool(found) and all(waits and owner is None for waits, owner in found)
 
     async def states(self, skill: str) -> list[str]:
         """The states of the tasks of a skill, the oldest first."""
