@@ -418,6 +418,7 @@ def new_row(tx: Transaction, task: str, request: Request, skill: Skill, stored: 
         promised=tx.now + retention,
         queue=f"{skill.queue} {request.group}" if request.group else skill.queue,
         parent=request.parent or None,
+        progress=encode(Progress(text=request.about)) if request.about else None,
         share=request.share,
     )
 

@@ -119,7 +119,8 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds that `<accepted/>` suggested to wait before polling. What a child task reports is
     reported by its parent, if `shown_as` is given: it begins the names of artifacts there. `parent`
     is the task of the sub-agent whose model calls: the task of this request ends with that one.
-    With `group`, the limits of the skill's queue apply to the tasks with the same group.
+    With `group`, the limits of the skill's queue apply to the tasks with the same group. `about`
+    says in a list of tasks what this one does, until it reports progress.
     """
 
     skill: str
@@ -148,6 +149,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     shown_as: str = ""
     parent: str = ""
     group: str = ""
+    about: str = ""
 
     @property
     def size(self) -> int:

@@ -785,6 +785,7 @@ class Run:
             undecided=internal is None,
             shown_as=start.shown_as,
             parent="",
+            about="",
             group="" if internal is None else self.task,
         )
         skill = internal or access.gate.visible(request)

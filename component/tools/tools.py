@@ -29,6 +29,7 @@ from component.policy.policy import ASKS_PEERS
 from component.policy.provenance import texts_in
 from component.policy.taint import Taint, worst
 from component.skills import File, Skill, View
+from component.skills.errors import printable
 from component.skills.spec import OPTIONAL
 from component.tasks.admission import ANSWERS
 from component.tasks.gate import Gate, NotPermitted, Unconfirmed
@@ -63,6 +64,7 @@ from xep.stanza_error import StanzaError
 
 _SENT: Final = "The person gets this file with your answer; do not write its address."
 _NOT_SENT: Final = ". The person does not get this file"
+_LONGEST_ABOUT: Final = 100
 _LONGEST: Final = 64
 """The maximum length of a tool's name that most providers accept."""
 _MOST_DESCRIBED: Final = 4096
@@ -250,6 +252,7 @@ class ToolExecutor:
             json=msgspec.Raw(msgspec.json.encode({"work": work})),
             mode="async",
             group=f"{caller.turn} {caller.agent}",
+            about=printable(f"{work.role}: {work.text}", _LONGEST_ABOUT),
         )
         spawning.record(caller, work.agent, "spawned", work.role)
         try:
