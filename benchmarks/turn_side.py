@@ -186,6 +186,9 @@ class _Tools:
     def together(self, caller: Any, name: str) -> bool:
         return True
 
+    def only_reads(self, caller: Any, name: str) -> bool:
+        return True
+
     async def confirm_together(self, caller: Any, calls: Any, *, again: bool) -> Any:
         return {}
 
@@ -198,9 +201,6 @@ class _Tools:
         raise NotImplementedError
 
     async def outcome(self, caller: Any, call: Any, task: str) -> Any:
-        raise NotImplementedError
-
-    async def pending(self, caller: Any, call: Any, task: str) -> Any:
         raise NotImplementedError
 
     async def retract(self, caller: Any, tasks: Any) -> bool:

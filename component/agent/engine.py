@@ -159,10 +159,6 @@ class Engine:
         """Let the answers that come have this number of tokens at most."""
         self._token_budget.max_tokens = max_tokens
 
-    def add(self, builtin: Tools) -> None:
-        """Offer more built-in tools, which need the engine."""
-        self._tool_calls.add(builtin)
-
     async def turn(self, ask: TurnInput) -> Answered | Parked:
         """Run a turn, or the rest of it.
 
@@ -478,14 +474,6 @@ class Engine:
             lines.append(Note(content=sentences.STOPPED_NOTE, turn=ask.id))
         await run.journal.add(lines, sync=True)
         return given_up
-
-    async def pending(self, ask: TurnInput) -> Sequence[str] | None:
-        """Return the tasks that the calls of a parked turn wait for; None if one of its calls has
-        done something. Raises StorageError.
-        """
-        run = await self._open(msgspec.structs.replace(ask, resumed=True))
-        run.journal.add_requests(ask.messages)
-        return await self._tool_calls.pending(run, self._effects(run, ask.id))
 
     async def retract(self, ask: TurnInput, message: str) -> bool:
         """Withdraw the calls of a turn that does not run which a message has caused, so that it can

@@ -6,6 +6,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from component.agent.requests import Reply, TurnRequest
+from component.budget.protocol import TurnBudget
 from component.config.llm import Tier
 from component.link.messages.inbound import ReplyAddress
 from component.memory_directory.layout import SessionKey
@@ -111,9 +112,9 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """The caller of a tool: on whose behalf it is called, and the limits of the call.
 
     `request` is the request of the turn, `profile` that of the agent or sub-agent that calls.
-    `turn` is the id of the turn and of the trace. `taints` are those of everything that the model
-    has read in this conversation. `paid_by` is the turn whose budget pays, `operator` the operator
-    who started the turn, if one did.
+    `turn` is the id of the turn and of the trace, `task` that of the task of a sub-agent. `taints`
+    are those of everything that the model has read in this conversation. `budget` pays, `operator`
+    is the operator who started the turn, if one did.
 
     `written` are the texts of this conversation that the person and the operator have written, and
     no model.
@@ -129,8 +130,9 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     profile: Profile
     turn: str
     taints: frozenset[Taint] = frozenset()
-    paid_by: str = ""
+    budget: TurnBudget | None = None
     operator: str = ""
+    task: str = ""
     written: tuple[str, ...] = ()
     found: tuple[str, ...] = ()
     said: tuple[str, ...] = ()
@@ -145,10 +147,10 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 class ToolResult(msgspec.Struct, frozen=True):
     """The result of a call: a text for the model, and images or files.
 
-    `files` are those that the person gets with the answer. `taints` are those of everything that a
-    sub-agent had read before it wrote the text. `not_made` says that the call certainly had no
-    effect, because it was not made. `found` are the names of skills that a search has found; they
-    are tools from then on, and the text describes them.
+    `files` are those that the person gets with the answer. `taint` is the least trusted of the
+    possible authors of the text, `taints` are all of them if there are several. `not_made` says
+    that the call certainly had no effect, because it was not made. `found` are the names of skills
+    that a search has found; they are tools from then on, and the text describes them.
     """
 
     content: str
@@ -182,6 +184,9 @@ class Tools(Protocol):
         so that they may run in parallel.
         """
 
+    def only_reads(self, caller: Caller, name: str) -> bool:
+        """Whether calls of this tool have no effects at all."""
+
     async def confirm_together(
         self, caller: Caller, calls: Sequence[ToolCall], *, again: bool
     ) -> Mapping[str, ToolResult | Waiting]:
@@ -208,11 +213,6 @@ class Tools(Protocol):
 
     async def outcome(self, caller: Caller, call: ToolCall, task: str) -> ToolResult | Waiting:
         """Return the outcome of the task as which a call continues. Raises StorageError."""
-
-    async def pending(self, caller: Caller, call: ToolCall, task: str) -> Sequence[str] | None:
-        """Return the tasks that have to be cancelled to withdraw a call, which continues as `task`;
-        None if it has certainly done something. Raises StorageError.
-        """
 
     async def retract(self, caller: Caller, tasks: Sequence[str]) -> bool:
         """Cancel the tasks as which calls continue, if none of them has done anything; else change

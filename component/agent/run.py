@@ -13,7 +13,7 @@ from component.agent.protocol import Caller, Profile, ToolResult, Waiting
 from component.agent.requests import MessageStarter, Starter, TurnRequest
 from component.agent.sentences import GOES_ON, WAITS_FOR_PERSON
 from component.agent.untrusted_text import Fence
-from component.budget.protocol import Spender
+from component.budget.protocol import Spender, TurnBudget
 from component.config.agents import Loop
 from component.conversations.lines import (
     Called,
@@ -50,6 +50,7 @@ from xep.file_sharing import FileSharing
 
 if TYPE_CHECKING:
     from component.agent.conversation import Conversation
+    from component.agent.task_lines import TaskLines
     from component.agent.tool_calls import Offered
 
 
@@ -75,10 +76,11 @@ class TurnInput(msgspec.Struct, frozen=True, kw_only=True):
     together. `starter` is what starts it now, `resumed` says that it may have started before.
     `interrupts` is the conversation, which reports messages that arrive meanwhile; `notice` sends a
     short sentence to the person. `may_archive` permits archiving a session that was idle for too
-    long; `held` are the parked turns of the session. `paid_by` is the turn whose budget pays, if
-    not its own. `operator` is the operator who started the parent turn, if one did. `said`
+    long; `held` are the parked turns of the session. `budget` pays instead of that of the turn.
+    `operator` is the operator who started the parent turn, if one did. `said`
     are the person's messages in the parent's conversation, and `written` what the person and the
-    operator have written there.
+    operator have written there. A sub-agent runs as a `task`, in whose record the `lines` of its
+    conversation are.
     """
 
     id: str
@@ -91,10 +93,12 @@ class TurnInput(msgspec.Struct, frozen=True, kw_only=True):
     notice: Callable[[str], None] = _ignore
     may_archive: bool = True
     held: Collection[str] = ()
-    paid_by: str | None = None
+    budget: TurnBudget | None = None
     operator: str = ""
     said: tuple[str, ...] = ()
     written: tuple[str, ...] = ()
+    task: str = ""
+    lines: "TaskLines | None" = None
 
 
 class Journal:
@@ -111,7 +115,14 @@ class Journal:
             not that person's. Empty elsewhere.
     """
 
-    def __init__(self, sessions: Sessions, key: SessionKey, turn: str, asker: str = "") -> None:
+    def __init__(
+        self,
+        sessions: Sessions,
+        key: SessionKey,
+        turn: str,
+        asker: str = "",
+        task_lines: "TaskLines | None" = None,
+    ) -> None:
         self.summary: Summary | None = None
         self.lines: list[Line] = []
         self.costs: list[int] = []
@@ -120,6 +131,7 @@ class Journal:
         self.ids: list[str] = [turn]
         self.asker = asker
         self._sessions = sessions
+        self._task_lines = task_lines
         self._key = key
         self._turn = turn
         self._above: list[Line] = []  # of this turn, but before `lines` or in an archive
@@ -131,6 +143,10 @@ class Journal:
         `resumed`.
         """
         self._count = count
+        if self._task_lines is not None:
+            self._above, self.summary, self.lines = await self._task_lines.read()
+            self.costs = tokens_of_each(self.lines, count)
+            return
         found = await self._sessions.read(
             self._key, tokens=tokens, count=count, may_archive=may_archive
         )
@@ -142,10 +158,17 @@ class Journal:
                 if id(line) not in there and line not in self.lines:
                     self._above.append(line)
 
-    async def add(self, lines: Sequence[StoredLine], *, sync: bool = False) -> None:
-        """Append lines to the file. Raises StorageError."""
+    async def add(
+        self, lines: Sequence[StoredLine], *, sync: bool = False, acts: bool = False
+    ) -> None:
+        """Store lines; `acts` says that one is the result of a call with effects. Raises
+        StorageError.
+        """
         if not lines:
             return
+        if self._task_lines is not None:
+            await self._task_lines.add(lines, acts=acts)
+            sync = False  # the file has a copy, which people can read
         await self._sessions.append(self._key, lines, sync=sync)
         for line in lines:
             if isinstance(line, Summary):
@@ -543,14 +566,16 @@ class Run:
         self.model = model
         request = ask.messages[0]
         asker = "" if request.room is None else request.room.occupant
-        self.journal = Journal(sessions, ask.key, ask.id, asker)
+        self.journal = Journal(sessions, ask.key, ask.id, asker, ask.lines)
         self.guard = Guard(profile.max_iterations or loop.max_iterations, loop.same_call)
+        self.budget = ask.budget or TurnBudget(ask.id, request.effective_payer, request.budget_usd)
         self.spender = Spender(
             (profile.agent, *profile.above),
             request.principal,
-            ask.paid_by or ask.id,
-            request.effective_payer,
-            request.budget_usd,
+            self.budget.task,
+            self.budget.payer,
+            self.budget.limit_usd,
+            self.budget.limit_tokens,
         )
         self.taints: set[Taint] = {one.taint for one in ask.messages if one.taint is not None}
         self.taints.update(*(one.taints for one in ask.messages))
@@ -679,7 +704,8 @@ class Run:
             request=self.ask.messages[0],
             profile=self.ask.profile,
             turn=self.ask.id,
-            paid_by=self.ask.paid_by or self.ask.id,
+            task=self.ask.task,
+            budget=self.budget,
             operator=self.ask.operator or self.ask.messages[0].operator or "",
             taints=frozenset(self.taints),
             written=self._written(),

@@ -38,13 +38,10 @@ _LONG_S: Final = 600.0
 
 
 class Offered(msgspec.Struct, frozen=True):
-    """The tools that a turn is offered, and who makes the calls of each, by its name.
-
-    A built-in tool of the loop comes before a skill of the same name.
-    """
+    """The tools that a turn is offered, and their names."""
 
     tools: tuple[Tool, ...]
-    sources: dict[str, Tools]
+    names: frozenset[str]
 
 
 class Parked(msgspec.Struct, frozen=True):
@@ -73,30 +70,18 @@ class ToolCalls:
         observer: Observer,
     ) -> None:
         self._tools = tools
-        self._builtin: list[Tools] = []
         self._injection_check = injection_check
         self._token_budget = token_budget
         self._observer = observer
-
-    def add(self, builtin: Tools) -> None:
-        """Offer tools of the loop itself, such as the one for sub-agents."""
-        self._builtin.append(builtin)
 
     def offer(self, run: Run) -> Offered:
         """Return the tools that a turn is offered, which are collected once, and again when a
         search has found more.
         """
         if run.offered is None:
-            caller, sources, tools = run.caller(), dict[str, Tools](), list[Tool]()
-            for source in (*self._builtin, self._tools):
-                for tool in source.offered(caller):
-                    if sources.setdefault(tool.name, source) is source:
-                        tools.append(tool)
-            run.offered = Offered(tuple(tools), sources)
+            tools = tuple(self._tools.offered(run.caller()))
+            run.offered = Offered(tools, frozenset([tool.name for tool in tools]))
         return run.offered
-
-    def _source(self, offered: Offered, call: ToolCall | Called) -> Tools:
-        return offered.sources.get(call.name, self._tools)
 
     async def _round(
         self, run: Run, caller: Caller, calls: Sequence[ToolCall], *, again: bool = False
@@ -128,7 +113,7 @@ class ToolCalls:
             for at, call in enumerate(calls):
                 if call.id in together:
                     results[at] = together[call.id]
-                elif _together(offered, caller, call, again):
+                elif self._together(offered, caller, call, again):
                     group.start_soon(one, at)
                 else:
                     effects.append(at)
@@ -141,30 +126,30 @@ class ToolCalls:
     async def _confirm_together(
         self, offered: Offered, caller: Caller, calls: Sequence[ToolCall], again: bool
     ) -> Mapping[str, ToolResult | Waiting]:
-        skills = [
-            call
-            for call in calls
-            if self._source(offered, call) is self._tools and (again or not _wrong(offered, call))
-        ]
-        if len(skills) < 2:
+        possible = [call for call in calls if again or not _wrong(offered, call)]
+        if len(possible) < 2:
             return {}
-        return await self._tools.confirm_together(caller, skills, again=again)
+        return await self._tools.confirm_together(caller, possible, again=again)
+
+    def _together(self, offered: Offered, caller: Caller, call: ToolCall, again: bool) -> bool:
+        if call.name not in offered.names:
+            return not again  # a call of an unknown tool is an immediate error
+        return self._tools.together(caller, call.name)
 
     async def _one(
         self, offered: Offered, caller: Caller, call: ToolCall, again: bool
     ) -> ToolResult | Waiting | StorageError:
-        source = self._source(offered, call)
         wrong = "" if again else _wrong(offered, call)
         if wrong:
-            source.refused(caller, call.name)
-            outcome = "malformed" if call.name in offered.sources else "unknown"
+            self._tools.refused(caller, call.name)
+            outcome = "malformed" if call.name in offered.names else "unknown"
             self._observer.tool_call(call.name, outcome, 0.0)
             return ToolResult(wrong, is_error=True, not_made=True)
         began, outcome = monotonic(), "broke"
         arguments = call.arguments if call.arguments.strip() else "{}"
         try:
             with self._observer.span("execute_tool", tool=call.name, call=call.id):
-                result = await source.call(caller, call.id, call.name, arguments)
+                result = await self._tools.call(caller, call.id, call.name, arguments)
         except StorageError as error:
             outcome = "storage"
             return error
@@ -182,10 +167,18 @@ class ToolCalls:
 
     def only_reads(self, run: Run, call: ToolCall | Called) -> bool:
         """Whether a call has no effects, or was not made because there is no such tool."""
-        source = self.offer(run).sources.get(call.name)
-        if source is None:
+        if call.name not in self.offer(run).names:
             return isinstance(call, ToolCall)
-        return source is self._tools and source.together(run.caller(), call.name)
+        return self._tools.only_reads(run.caller(), call.name)
+
+    def _acts(
+        self, run: Run, calls: Iterable[ToolCall | Called], results: Iterable[ToolResult | Waiting]
+    ) -> bool:
+        """Whether one of these calls has had an effect."""
+        return any(
+            isinstance(result, ToolResult) and not (result.not_made or self.only_reads(run, call))
+            for call, result in zip(calls, results, strict=True)
+        )
 
     # 5 and 6: the tools, and the guard.
 
@@ -215,7 +208,7 @@ class ToolCalls:
         if warning:
             lines.append(Note(content=warning, turn=run.ask.id))
         parked = _parked(results, run.rounds)
-        await self._add(run, lines, parked)
+        await self._add(run, lines, parked, acts=self._acts(run, calls, results))
         return parked
 
     async def unfinished(self, run: Run) -> Parked | None:
@@ -225,7 +218,7 @@ class ToolCalls:
             return None
         # It is not known what the prompt had when these were called, so all taints count.
         run.taints |= run.journal.taints()
-        offered, caller = self.offer(run), run.caller()
+        caller = run.caller()
         fresh = [call for call, task in waiting if task is None]
         results: dict[str, ToolResult | Waiting] = {}
         if fresh:
@@ -234,8 +227,7 @@ class ToolCalls:
             results.update(zip((one.id for one in calls), found, strict=True))
         for call, task in waiting:
             if task is not None:
-                source = self._source(offered, call)
-                results[call.id] = await source.outcome(caller, _tool_call(call), task)
+                results[call.id] = await self._tools.outcome(caller, _tool_call(call), task)
         return await self._resulted(run, [call for call, _ in waiting], results)
 
     async def retract(self, run: Run, calls: Sequence[Called]) -> bool:
@@ -244,34 +236,16 @@ class ToolCalls:
 
         Raises StorageError.
         """
-        tasks = await self.pending(run, calls)
-        if tasks is None or (tasks and not await self._tools.retract(run.caller(), tasks)):
-            return False
         known = {call.id: task for call, task in run.journal.open_calls()}
-        for call in calls:
-            source = self._source(self.offer(run), call)
-            if source is not self._tools:  # what a sub-agent has not done is over, too
-                await source.give_up(run.caller(), _tool_call(call), known[call.id])
+        tasks = [task for call in calls if (task := known.get(call.id)) is not None]
+        if len(tasks) < len(calls):  # one of them has no task, so it may have done something
+            return False
+        if tasks and not await self._tools.retract(run.caller(), tasks):
+            return False
         result = ToolResult(sentences.CORRECTED_CALL, is_error=True, not_made=True)
         lines = [resulted(run.ask.id, call.id, result) for call in calls]
         await run.journal.add(lines, sync=True)
         return True
-
-    async def pending(self, run: Run, calls: Sequence[Called]) -> Sequence[str] | None:
-        """Return the tasks that these calls wait for; None if one has no task, so that it may have
-        done something. Raises StorageError.
-        """
-        known, found = {call.id: task for call, task in run.journal.open_calls()}, list[str]()
-        for call in calls:
-            task = known.get(call.id)
-            if task is None:
-                return None
-            source = self._source(self.offer(run), call)
-            tasks = await source.pending(run.caller(), _tool_call(call), task)
-            if tasks is None:
-                return None
-            found += tasks
-        return found
 
     async def give_up(self, run: Run) -> tuple[list[Line], int]:
         """Give up the calls that have no result yet.
@@ -282,8 +256,7 @@ class ToolCalls:
         given_up = 0
         lines: list[Line] = []
         for call, task in waiting:
-            source = self._source(self.offer(run), call)
-            await source.give_up(run.caller(), _tool_call(call), task)
+            await self._tools.give_up(run.caller(), _tool_call(call), task)
             given_up += task is not None
             stopped = ToolResult(sentences.STOPPED_CALL, is_error=True)
             lines.append(resulted(run.ask.id, call.id, stopped))
@@ -304,11 +277,14 @@ class ToolCalls:
         note = "" if parked is not None else _resumed(run, waiting, interleaved)
         if note:
             lines.append(Note(content=note, turn=run.ask.id))
-        await self._add(run, lines, parked)
+        acts = self._acts(run, waiting, [results[call.id] for call in waiting])
+        await self._add(run, lines, parked, acts=acts)
         return parked
 
-    async def _add(self, run: Run, lines: Sequence[Line], parked: Parked | None) -> None:
-        await run.journal.add(lines, sync=parked is not None)
+    async def _add(
+        self, run: Run, lines: Sequence[Line], parked: Parked | None, *, acts: bool
+    ) -> None:
+        await run.journal.add(lines, sync=parked is not None, acts=acts)
         if any(isinstance(line, Resulted) and line.found for line in lines):
             run.offered = None
             self.offer(run)
@@ -332,16 +308,9 @@ class ToolCalls:
         return resulted(run.ask.id, call, result, shown=shown, finding=finding, late=late)
 
 
-def _together(offered: Offered, caller: Caller, call: ToolCall, again: bool) -> bool:
-    source = offered.sources.get(call.name)
-    if source is None:
-        return not again  # a call of an unknown tool is an immediate error
-    return source.together(caller, call.name)
-
-
 def _wrong(offered: Offered, call: ToolCall) -> str:
-    if call.name not in offered.sources:
-        names = sorted(offered.sources)
+    if call.name not in offered.names:
+        names = sorted(offered.names)
         more = "" if len(names) <= _NAMES_SHOWN else f" and {len(names) - _NAMES_SHOWN} more"
         known = ", ".join(names[:_NAMES_SHOWN]) + more
         return f"There is no tool of this name. There are: {known or 'none'}."

@@ -13,7 +13,6 @@ from anyio.abc import TaskStatus
 from anyio.lowlevel import checkpoint
 
 from component import DEFAULT_AGENT
-from component.agent.children import Children
 from component.agent.conversations import ConversationPorts, Conversations, Fetch
 from component.agent.engine import Engine, EngineLimits
 from component.agent.learning import Learning
@@ -26,6 +25,7 @@ from component.budget.protocol import Amount, Spender, TurnBudget
 from component.config import Settings
 from component.conversations.facts import Facts
 from component.kernel.agent_profiles import AgentProfiles
+from component.kernel.agent_work import agent_work_skill, record_end
 from component.kernel.contacts import ContactSubsystem
 from component.kernel.environment import Environment
 from component.kernel.options import agent_entries, budget_limits
@@ -41,6 +41,7 @@ from component.store.outages import log_failure
 from component.tasks.delegation import budget_of
 from component.tasks.request import Request
 from component.tools.joint_confirmation import JointConfirmations
+from component.tools.spawning import Spawning
 from component.tools.tools import ToolExecutor
 from xep.jid import JID
 
@@ -99,14 +100,15 @@ class AgentSubsystem:
             alert=contacts.tell_admins,
         )
         model_calls = ModelCalls(self.budgets, recorder, environment.monitoring)
+        tools = ToolExecutor(
+            *(tasks.service, environment.catalog.view, tasks.gate, recorder),
+            JointConfirmations(tasks.approvers, tasks.service),
+            settings.loop.tool_timeout_s,
+        )
         engine = Engine(
             models=self.profiles.model_for,
             model_calls=model_calls,
-            tools=ToolExecutor(
-                *(tasks.service, environment.catalog.view, tasks.gate, recorder),
-                JointConfirmations(tasks.approvers, tasks.service),
-                settings.loop.tool_timeout_s,
-            ),
+            tools=tools,
             sessions=memories.sessions,
             scanner=load_scanner(settings.policy.scanner),
             limits=EngineLimits(
@@ -121,7 +123,13 @@ class AgentSubsystem:
         tasks.spent.append(self._spent_by_models)
         self._engine = engine
         self._skill_model = SkillModel(self._model_of, model_calls)
-        engine.add(Children(engine, settings.loop, recorder))
+        work = agent_work_skill(
+            *(engine, partial(self.profiles.profile, received=False), tasks.service.request_of),
+            *(stream.addresses.address_of, tools.offered),
+        )
+        tasks.internal[work.name] = work
+        tasks.news.on_changed.append(partial(record_end, recorder))
+        tools.spawning = Spawning(work, settings.loop, recorder)
         self._learning = Learning(
             Facts(memories.layout, memories.knowledge, recorder),
             partial(self.profiles.profile, received=False),

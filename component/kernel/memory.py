@@ -232,10 +232,12 @@ async def remove_sub_agents(memories: Memories, storage: Storage, home: str, now
         return
     # Imported only where there are sub-agents: a service without a model starts faster.
     from component.agent import rows  # noqa: PLC0415
+    from component.kernel.agent_work import working_for  # noqa: PLC0415
 
-    # Read after they were found: a turn is stored before it creates sub-agents, so a turn that is
-    # not stored now has ended, and its sub-agents are never used again.
+    # Read after they were found: a turn is stored before it creates sub-agents, and so is the task
+    # of each. So one of which neither is stored now has ended, and is never used again.
     unanswered = await storage.read(partial(rows.sessions, home=home))
+    unanswered |= await storage.read(working_for)
     for folder in found:
         if not await system.in_thread(
             directories.is_used_sub_agent, memories.layout, folder, unanswered

@@ -24,7 +24,7 @@ from component.skills import Registry, Skill
 from component.skills.builtin import builtin_skills
 from component.skills.loading import add_modules
 from component.tasks.delegation import MOST_VIA
-from component.tasks.protocol import Bounds, QueueLimits, TaskLimits
+from component.tasks.protocol import AGENT_WORK, Bounds, QueueLimits, TaskLimits
 from xep.binding.json_bounds import MOST_DEPTH, MOST_VALUES
 from xep.jid import JID, learn_spelling
 from xep.result_sets import page_room
@@ -285,16 +285,23 @@ def task_limits(settings: Settings) -> TaskLimits:
         retry_after_s=limits.retry_after_s,
         drain_s=settings.server.drain_s,
         max_attempts=tasks.max_attempts,
-        queues={
-            name: QueueLimits(queue.running, queue.per_minute)
-            for name, queue in tasks.queues.items()
-        },
+        queues=_queues(settings),
         result_bytes=max(stanza - _ENVELOPE_BYTES, stanza // 2),
         open_bytes=tasks.open_bytes_per_principal,
         records_per_principal=tasks.records_per_principal,
         held_per_person=settings.notifications.held_per_person,
         kept=Bounds(tasks.ended_per_principal, tasks.ended_bytes_per_principal),
     )
+
+
+def _queues(settings: Settings) -> Mapping[str, QueueLimits]:
+    queues = {
+        name: QueueLimits(queue.running, queue.per_minute)
+        for name, queue in settings.tasks.queues.items()
+    }
+    if settings.llm is not None:
+        queues[AGENT_WORK] = QueueLimits(settings.loop.children)
+    return queues
 
 
 def budget_limits(settings: Settings) -> BudgetLimits:

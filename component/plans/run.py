@@ -284,7 +284,7 @@ class _PlanRun:
         step = self._step(row.step)
         if result.success:
             output = _output_of(result)
-            taints = await self._taints_of(step, result)
+            taints = self._taints_of(step, result)
             return msgspec.structs.replace(row, state="done", output=output, taints=taints)
         reason = (result.text if result.is_error else result.reason) or f"It was {result.state}."
         state: Literal["failed", "unknown", "cancelled"] = "failed"
@@ -301,7 +301,7 @@ class _PlanRun:
             reason=reason[:1000],
             condition=result.condition,
             repeatable=repeatable,
-            taints=await self._taints_of(step, result),
+            taints=self._taints_of(step, result),
         )
 
     def _step(self, id_: str) -> Step:
@@ -310,13 +310,10 @@ class _PlanRun:
         except KeyError:  # a revision has removed it
             return Step(id=id_, kind="ask", question="?")
 
-    async def _taints_of(self, step: Step, result: ChildResult) -> tuple[Taint, ...]:
+    def _taints_of(self, step: Step, result: ChildResult) -> tuple[Taint, ...]:
         if step.kind == "ask":  # other people may write what they want
             return ("peer",) if step.people else ()
-        if result.taints is not None:
-            return result.taints
-        judged = await self._judge_skill(step.skill)
-        return () if judged.taint is None else (judged.taint,)
+        return result.taints
 
     async def _is_repeatable(self, step: Step) -> bool:
         if step.kind == "call":
@@ -657,7 +654,21 @@ class _PlanRun:
                 }
                 terms = msgspec.structs.replace(terms, is_internal=True)
                 return await self._tasks.start(ASK, values, key, terms)
-        raise SkillError("Agents are not there yet.")
+        turn = hashlib.sha256(f"{self._row.task} {key}".encode()).hexdigest()[:32]
+        label = "".join(one for one in step.role.casefold() if one.isascii() and one.isalnum())
+        work: dict[str, Any] = {
+            "turn": turn,
+            "agent": f"{self._context.agent}/{label[:24] or 'helper'}-{turn[:8]}",
+            "text": fill(step.instructions, data),
+            "role": step.role or "helper",
+            "skills": step.skills,
+            "tier": step.tier,
+            "taints": tuple(sorted(taints)),
+            "said": said or (),
+            "written": said or (),
+        }
+        terms = msgspec.structs.replace(terms, is_internal=True)
+        return await self._tasks.start(WORK, {"work": work}, key, terms)
 
     async def _wait(self) -> NoReturn:
         """Leave until a child task has ended, or somebody changes the plan."""

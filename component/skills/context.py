@@ -32,8 +32,10 @@ from component.skills.operations import (
     ChildResult,
     ConfirmTasks,
     Host,
+    KeepRecord,
     PlainHost,
     PublishPart,
+    ReadRecord,
     RelayQuestion,
     ReportProgress,
     RunStep,
@@ -41,6 +43,7 @@ from component.skills.operations import (
     StartTask,
     Until,
     WaitForEvent,
+    WaitForFirst,
     WaitForTasks,
     Work,
     answer_schema,
@@ -439,6 +442,27 @@ class Context:
         """
         await self._host.perform(WaitForEvent(event), is_pending)
         raise AssertionError("The function is left before.")
+
+    async def wait_for_first(self, tasks: Sequence[str]) -> NoReturn:
+        """Leave the function at this place, and run it again when one of these tasks has ended.
+
+        For skills of the service itself. They need not be child tasks, and nothing is recorded.
+        """
+        await self._host.perform(WaitForFirst(tuple(tasks)))
+        raise AssertionError("The function is left before.")
+
+    async def record(self, entry: bytes, *, acts: bool = False) -> None:
+        """Add an entry, which is JSON, to the record of the task, from which it continues.
+
+        For skills of the service itself, which lead to other entries whenever they run. `acts` says
+        that something was done that cannot be withdrawn.
+        """
+        await self._host.perform(KeepRecord(entry, acts))
+
+    async def recorded(self) -> Sequence[bytes]:
+        """Return the entries of the record of the task, in order."""
+        entries: Sequence[bytes] = await self._host.perform(ReadRecord())
+        return entries
 
     @overload
     async def llm(

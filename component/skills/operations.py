@@ -139,8 +139,8 @@ class ChildResult(msgspec.Struct, frozen=True):
     need not be waited for any more. `text` is what a completed one returned, `is_error` whether it
     raised SkillError, `reason` why another one failed, and `condition` the name of the application
     condition of that failure, such as `outcome-unknown`. `skill` is the name of its skill. `json`
-    is its artifact of JSON, if it has exactly one. `taints` are the sources of the texts in it;
-    None if only the skill says what they can be.
+    is its artifact of JSON, if it has exactly one. `taints` are the possible authors of these
+    texts.
     """
 
     task: str
@@ -151,7 +151,7 @@ class ChildResult(msgspec.Struct, frozen=True):
     skill: str = ""
     condition: str = ""
     json: str = ""
-    taints: tuple[Taint, ...] | None = None
+    taints: tuple[Taint, ...] = ()
 
     @property
     def success(self) -> bool:
@@ -398,6 +398,28 @@ class Children(msgspec.Struct, frozen=True):
     tokens: int
 
 
+class KeepRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="record"):
+    """Add an entry, which is JSON, to the record of the task. There is no result.
+
+    `acts` says that the skill has done something, so that it cannot be withdrawn any more.
+    """
+
+    entry: bytes
+    acts: bool
+
+
+class ReadRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="recorded"):
+    """Read the record of the task. The result is a list of its entries, in order."""
+
+
+class WaitForFirst(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="wait_for_first"):
+    """Leave the skill until one of these tasks has ended, whoever has started them: it raises
+    Parked.
+    """
+
+    tasks: tuple[str, ...]
+
+
 class AskModel(HostFunction[str], frozen=True, tag="llm"):
     """Ask a model for an object that fits a JSON Schema. The result is the answer, as JSON text.
 
@@ -425,6 +447,9 @@ Operation: TypeAlias = (
     | ConfirmTasks
     | WaitForTasks
     | WaitForEvent
+    | WaitForFirst
+    | KeepRecord
+    | ReadRecord
     | AskModel
     | JudgeTask
     | AskConfirmation

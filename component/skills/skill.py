@@ -91,6 +91,7 @@ class Skill(SkillSpec):
             )
         return made
 
-    def taint_of(self, made: SkillResult) -> Taint | None:
-        """Return the possible author of a result, as it or else the skill declares."""
-        return self.taint if made.taints is None else worst(made.taints)
+    def taints_of(self, made: SkillResult) -> tuple[Taint, ...]:
+        """Return the possible authors of a result, as it or else the skill declares."""
+        declared = () if self.taint is None else (self.taint,)
+        return declared if made.taints is None else made.taints

@@ -19,7 +19,9 @@ FAILURE: Final = 1
 """It waits no longer when one has ended without success."""
 SUCCESS: Final = 2
 """It waits no longer when one has ended with success."""
-Eager = Literal[0, 1, 2]
+FIRST: Final = 3
+"""It waits no longer when one has ended, however."""
+Eager = Literal[0, 1, 2, 3]
 
 _ENDED: Final = "('completed', 'failed', 'rejected', 'cancelled')"
 
@@ -130,7 +132,7 @@ def wake_tasks(
     if not expected and database.expect(_NONE_WAIT, (ended,)):
         return ()
     for waiter, eager in _note_ended(database, ended):
-        at_once = eager == (SUCCESS if success else FAILURE)
+        at_once = eager in (FIRST, SUCCESS if success else FAILURE)
         found = database.execute(
             "UPDATE tasks SET waits = (waits - 1) * ? WHERE id = ? AND waits > 0"
             " RETURNING waits, share",

@@ -15,7 +15,7 @@ from component.store.storage import Storage
 from component.tasks import changes, journal, leases, queries, rows
 from component.tasks.changes import Transaction
 from component.tasks.journal import Journal
-from component.tasks.protocol import TaskLimits
+from component.tasks.protocol import AGENT_WORK, TaskLimits
 from component.tasks.rows import TERMINAL, Row
 from xep.binding import read
 from xep.fluux_agent.errors import OutcomeUnknown, Timeout
@@ -180,13 +180,14 @@ class TaskAdmin:
         return run
 
     async def queues(self) -> Sequence[QueueLine]:
-        """Return the named queues that have limits or tasks."""
+        """Return the named queues that have limits or tasks, without those of sub-agents."""
         sql = (
             "SELECT queue, count(owner), count(CASE WHEN owner IS NULL THEN 1 END) FROM tasks"
-            " WHERE queue IS NOT NULL AND state IN ('accepted', 'running') GROUP BY queue"
+            " WHERE queue IS NOT NULL AND queue NOT LIKE '% %' AND state IN ('accepted', 'running')"
+            " GROUP BY queue"
         )
         found = await self._storage.read(lambda database: database.execute(sql).fetchall())
-        limits = self._limits.queues
+        limits = {name: one for name, one in self._limits.queues.items() if name != AGENT_WORK}
         counts = {queue: (running, waiting) for queue, running, waiting in found}
         lines: list[QueueLine] = []
         for name in sorted(limits.keys() | counts.keys()):

@@ -105,7 +105,7 @@ class Admission:
 
         `on_result` is called when the skill has run on this instance, before the request is
         answered, and never for a repetition. `internal` is the skill, if it is one of the service
-        itself, which nobody sees.
+        itself, which nobody sees, and which no rule of the policy is about.
 
         Raises the StanzaErrors of the specification's error table; the awaitable may raise them
         too.
@@ -132,7 +132,9 @@ class Admission:
             raise errors.unknown_skill()
         if internal is None:
             request = self._gate.passed(request, skill)
-        may_ask = request.confirmation is not None or self._approvers.needed(request, skill)
+        may_ask = request.confirmation is not None or (
+            internal is None and self._approvers.needed(request, skill)
+        )
 
         # Row 4: a repetition gets the recorded answer, or `conflict`.
         small = request.size < SMALL
@@ -371,7 +373,7 @@ class Admission:
                 self._ran(request, "failed", self._perf_counter() - began)
             return with_receipt(self._store.make_receipt, request, error_of(skill, error))
         if on_result is not None and made.taints is not None:
-            on_result(skill.taint_of(made))
+            on_result(made.taints)
         if counts:
             self._ran(request, "done", made.duration)
         result = result_of(skill, made)

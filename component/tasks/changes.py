@@ -389,9 +389,13 @@ def stored_request(request: Request, arguments: Arguments, limits: TaskLimits) -
 
 
 def new_row(tx: Transaction, task: str, request: Request, skill: Skill, stored: str) -> Row:
-    """Return the row of a new task, accepted at revision 0, which is not written yet. Raises
-    StanzaError: `deadline-expired`; the transaction must then be rolled back.
+    """Return the row of a new task, accepted at revision 0, which is not written yet.
+
+    Raises StanzaError: `deadline-expired`, or its parent has ended; the transaction must then be
+    rolled back.
     """
+    if request.parent and not rows.is_open(tx, request.parent):
+        raise StanzaError("not-allowed", "The work that this is a part of has ended.")
     deadline = None if request.deadline is None else rows.milliseconds(request.deadline)
     if deadline is not None and tx.settled >= deadline:
         raise errors.deadline_expired()
@@ -412,7 +416,9 @@ def new_row(tx: Transaction, task: str, request: Request, skill: Skill, stored: 
         updated=tx.now,
         retain_until=tx.steady + retention,
         promised=tx.now + retention,
-        queue=skill.queue,
+        queue=f"{skill.queue} {request.group}" if request.group else skill.queue,
+        parent=request.parent or None,
+        progress=encode(Progress(text=request.about)) if request.about else None,
         share=request.share,
     )
 

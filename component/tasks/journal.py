@@ -13,6 +13,7 @@ the recorded result of exactly that step:
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -72,6 +73,9 @@ MOST_QUESTIONS: Final = 100
 _QUESTION: Final = "?"
 _START: Final = "~start "
 _WAIT: Final = "~wait"
+_RECORD: Final = "~record "
+_ACTS: Final = " acts"
+"""Ends the names of entries of the record after which the task cannot be withdrawn."""
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -156,6 +160,20 @@ class Steps:
             )
         self._explicit.add(identity)
         return identity
+
+    def entries(self) -> list[bytes]:
+        """Return the entries of the record, in order."""
+        found = [
+            (int(name.removeprefix(_RECORD).partition(" ")[0]), recorded)
+            for name, recorded in self.done.items()
+            if name.startswith(_RECORD)
+        ]
+        return [json_of(recorded) for _, recorded in sorted(found, key=itemgetter(0))]
+
+    def next_entry(self, *, acts: bool) -> StepId:
+        """Return what identifies the next entry of the record."""
+        number = sum(name.startswith(_RECORD) for name in self.done) + 1
+        return StepId(f"{_RECORD}{number}{_ACTS if acts else ''}")
 
     def check_questions(self) -> None:
         """Raise UsageError if the task has asked as many questions as a task may."""
@@ -274,9 +292,20 @@ def result_of(recorded: Recorded, wanted: type[T]) -> T:
 
 
 def has_begun(database: Database, task: str) -> bool:
-    """Return whether a step of a task has begun, other than a question."""
+    """Return whether a step of a task has begun, other than a question, or an entry of its record
+    by which nothing was done.
+    """
     steps = database.execute("SELECT step FROM journal WHERE task = ?", (task,)).fetchall()
-    return any(not str(step).startswith(_QUESTION) for (step,) in steps)
+    return any(
+        not (step.startswith(_QUESTION) or (step.startswith(_RECORD) and not step.endswith(_ACTS)))
+        for (step,) in steps
+    )
+
+
+def has_record(database: Database, task: str) -> bool:
+    """Return whether a task keeps a record."""
+    found = "SELECT 1 FROM journal WHERE task = ? AND step LIKE ? LIMIT 1"
+    return exists(database, found, task, f"{_RECORD}%")
 
 
 def read_journal(database: Database, task: str) -> Journal:
@@ -420,6 +449,7 @@ def _result(task: str, row: Row | None) -> ChildResult:
             is_error=result.is_error,
             skill=row.skill,
             json=values[0] if len(values) == 1 else "",
+            taints=row.authors,
         )
     reason = condition = ""
     if row.failure is not None:
@@ -428,4 +458,11 @@ def _result(task: str, row: Row | None) -> ChildResult:
         reason = failure.texts[0].text if failure.texts else conditions
         reason = with_help(reason, failure.conditions)
         condition = failure.conditions[0].xml.local if failure.conditions else ""
-    return ChildResult(task, row.state, reason=reason, skill=row.skill, condition=condition)
+    return ChildResult(
+        task,
+        row.state,
+        reason=reason,
+        skill=row.skill,
+        condition=condition,
+        taints=row.authors,
+    )

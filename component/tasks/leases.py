@@ -133,7 +133,9 @@ _MINUTE_MS: Final = 60_000
 class Capacity:
     """How many tasks of each queue may start in one claim; queues without `limits` have none.
 
-    `retry_ms` are the milliseconds until a queue that has reached its rate lets a task start.
+    The name of a queue may end with a space and a group, for each of which the limits apply
+    separately. `retry_ms` are the milliseconds until a queue that has reached its rate lets a task
+    start.
     """
 
     def __init__(self, database: Database, limits: Mapping[str, QueueLimits]) -> None:
@@ -141,11 +143,16 @@ class Capacity:
         self._left: dict[str, int] = {}
         self._allowance: dict[str, float] = {}
         self.retry_ms: int | None = None
+        queued = (
+            "SELECT DISTINCT queue FROM tasks"  # noqa: S608 - a constant condition
+            f" WHERE (queue = ? OR queue > ? AND queue < ?) AND {QUEUED} ORDER BY queue"
+        )
         for name in sorted(limits):
-            if exists(database, f"SELECT 1 FROM tasks WHERE queue = ? AND {QUEUED} LIMIT 1", name):  # noqa: S608
-                self._look(name, limits[name])
+            # The names of its groups are after the space; "!" follows the space.
+            for queue in column(database, queued, name, f"{name} ", f"{name}!"):
+                self._look(name, queue, limits[name])
 
-    def _look(self, name: str, limits: QueueLimits) -> None:
+    def _look(self, name: str, queue: str, limits: QueueLimits) -> None:
         database, now = self._database, self._database.steady
         lock = " FOR UPDATE" if database.dialect == "postgresql" else ""
         database.execute(
@@ -158,8 +165,8 @@ class Capacity:
             (name,),
         ).fetchone() or (now, 1.0)
         running = "SELECT count(*) FROM tasks WHERE queue = ? AND owner IS NOT NULL"
-        left = max(0, limits.running - column(database, running, name)[0])
-        if limits.per_minute is not None:
+        left = max(0, limits.running - column(database, running, queue)[0])
+        if limits.per_minute is not None and queue == name:
             rate = limits.per_minute / _MINUTE_MS
             # Unused capacity may be used at once: that of one second, at least one task.
             most = max(1.0, limits.per_minute / 60)
@@ -169,7 +176,7 @@ class Capacity:
                 wait = int((1 - allowance) / rate) + 1
                 self.retry_ms = wait if self.retry_ms is None else min(self.retry_ms, wait)
             left = min(left, int(allowance))
-        self._left[name] = left
+        self._left[queue] = left
 
     @property
     def exhausted(self) -> list[str]:

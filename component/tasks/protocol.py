@@ -19,6 +19,10 @@ from xep.fluux_agent.task import Input, Task
 from xep.jid import JID
 from xep.result_sets import PAGE_ROOM
 
+AGENT_WORK: Final = "agent.work"
+"""The name of the skill whose tasks are sub-agents. Those of one turn, or of one task, have a queue
+together, whose name begins with this."""
+
 
 class QueueLimits(msgspec.Struct, frozen=True):
     """The limits of one queue: tasks that run at once, and tasks that start in a minute."""

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from component.policy.taint import Taint
 from component.store.database import Database
 from component.tasks import question_rows, rows
 from component.tasks.protocol import TaskLimits
@@ -90,6 +91,46 @@ def described(keys: list[str], start: int | None, count: int | None) -> ResultSe
     if not keys:
         return ResultSet(count=count)
     return ResultSet(first=First(key=keys[0], index=start), last=keys[-1], count=count)
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A task, and what a model has to know of it.
+
+    Attributes:
+        task: the task.
+        authors: the possible authors of its outcome.
+        rests: whether it has ended, or waits for a person, a time or other tasks.
+        asks: whether it, or a task that is a part of it, waits for a person.
+        room: the room that was asked, if it is not the person alone.
+    """
+
+    task: Task
+    authors: tuple[Taint, ...] = ()
+    rests: bool = False
+    asks: bool = False
+    room: JID | None = None
+
+
+def look_up(database: Database, who: JID, at: JID, task: str) -> Found | None:
+    """Return a task with what a model has to know of it; None if there is no such task."""
+    row = rows.find(database, who, at, task)
+    if row is None:
+        return None
+    waits = row.owner is None and (row.waits > 0 or row.not_before is not None)
+    asking = row.id if row.state == "input-required" else None
+    if row.children and row.state not in TERMINAL:
+        asking = asking or rows.asked_below(database, row.id)
+    question = None if asking is None else question_rows.open_of(database, asking)
+    approvals = None
+    if question is not None and isinstance(question.content, Confirm):
+        approvals = question.content.approvals
+    return Found(
+        whole_task(database, row),
+        row.authors,
+        rests=row.state in TERMINAL or asking is not None or waits,
+        asks=asking is not None,
+        room=None if approvals is None or approvals.room is None else approvals.room.jid,
+    )
 
 
 def get(database: Database, who: JID, at: JID, task: str) -> Task | None:

@@ -41,8 +41,8 @@ or a model that has read text of strangers, which may have misled it. `approved`
 principal has already confirmed exactly this call, together with others.
 """
 
-OnResult: TypeAlias = Callable[[Taint | None], None]
-"""Receives the source of the texts in a result, if the result names one."""
+OnResult: TypeAlias = Callable[[tuple[Taint, ...]], None]
+"""Receives the possible authors of a result, if the result names them."""
 
 
 class CallerContext(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -117,7 +117,10 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     the request. `confirmation` is one that is needed before it begins; `undecided` says that it is
     determined only after the request is accepted whether one is. `poll_after` is the number of
     seconds that `<accepted/>` suggested to wait before polling. What a child task reports is
-    reported by its parent, if `shown_as` is given: it begins the names of artifacts there.
+    reported by its parent, if `shown_as` is given: it begins the names of artifacts there. `parent`
+    is the task of the sub-agent whose model calls: the task of this request ends with that one.
+    With `group`, the limits of the skill's queue apply to the tasks with the same group. `about`
+    says in a list of tasks what this one does, until it reports progress.
     """
 
     skill: str
@@ -144,6 +147,9 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     undecided: bool = False
     poll_after: int | None = None
     shown_as: str = ""
+    parent: str = ""
+    group: str = ""
+    about: str = ""
 
     @property
     def size(self) -> int:

@@ -9,6 +9,7 @@ import msgspec
 
 from component.agent_addresses import both_addresses
 from component.caches import LRUCache
+from component.policy.taint import Taint
 from component.store.database import Database, Dialect, Value, Values, among
 from component.store.schema import Table
 from component.tasks.protocol import DeletedTask, TaskLimits
@@ -118,6 +119,7 @@ TABLES: Final = (
             children INTEGER NOT NULL DEFAULT 0,
             tries INTEGER NOT NULL DEFAULT 0,
             promised BIGINT,
+            taints TEXT,
             share TEXT {C} NOT NULL CHECK (share <> ''),
             plan TEXT
         """,
@@ -220,7 +222,8 @@ class Row(msgspec.Struct):
     waits for `waits` other tasks. `children` counts the tasks that it started, `tries` its failed
     executions that the skill has retried. `share` is that of its request. `promised` is
     `retain_until` as callers were told it, by the wall clock of that time; None where it is the
-    same. `plan` is the XML of the steps of a task that is a plan.
+    same. `taints` are the possible authors of its result, with spaces between; None while there is
+    no result of the skill. `plan` is the XML of the steps of a task that is a plan.
     """
 
     id: str
@@ -256,8 +259,14 @@ class Row(msgspec.Struct):
     waits: int = 0
     children: int = 0
     tries: int = 0
+    taints: str | None = None
     share: str = ""
     plan: str | None = None
+
+    @property
+    def authors(self) -> tuple[Taint, ...]:
+        """The possible authors of the result, or of the reason why there is none."""
+        return msgspec.convert((self.taints or "").split(), tuple[Taint, ...])
 
     @property
     def shown_until(self) -> int:
@@ -425,7 +434,7 @@ _INSERT: Final = (
 _CHANGED: Final = (
     *("state", "revision", "owner", "fence", "progress", "result", "failure", "promoted"),
     *("unsent_revision", "wake_at", "updated", "retain_until", "promised", "attempts", "set_aside"),
-    *("not_before", "waits", "children", "tries", "parent", "version", "plan"),
+    *("not_before", "waits", "children", "tries", "parent", "version", "taints", "plan"),
 )
 _SET: Final = f"UPDATE tasks SET {', '.join(f'{name} = ?' for name in _CHANGED)}"  # noqa: S608 - constant names
 _UPDATE: Final = f"{_SET} WHERE id = ?"
@@ -664,6 +673,27 @@ def events_of(
 def decoded(text: str | None) -> Detail | None:
     """Decode the payload of a change, which an event has as XML. Raises ContentError."""
     return None if text is None else read(text, *get_args(Detail))
+
+
+def is_open(database: Database, task: str) -> bool:
+    """Return whether a task has not ended, and lock its row, so that it does not end before this
+    transaction.
+    """
+    found = load(database, task)
+    return found is not None and found.state not in TERMINAL
+
+
+def asked_below(database: Database, task: str) -> str | None:
+    """Return a task that waits for a person, and that was started by this one or by one that was
+    started by it; None if there is none.
+    """
+    found = database.execute(
+        "WITH RECURSIVE family(id, state) AS (SELECT id, state FROM tasks WHERE parent = ? UNION"
+        " SELECT tasks.id, tasks.state FROM tasks JOIN family ON tasks.parent = family.id)"
+        " SELECT min(id) FROM family WHERE state = 'input-required'",
+        (task,),
+    ).fetchone()
+    return None if found is None else found[0]
 
 
 def event_of(row: Row, detail: Detail | None) -> Task:

@@ -23,6 +23,7 @@ import structlog
 
 from component import system
 from component.budget.protocol import Amount, TurnBudget
+from component.policy.taint import Taint
 from component.skills import operations
 from component.skills.calling import call as call_skill
 from component.skills.context import Context
@@ -214,6 +215,8 @@ class Run:
         self._parking: anyio.Event | None = None
         """Set when the run has parked, or does not park after all; None if it is not about to."""
         self._parked = self._over = self._failed = self._draining = False
+        self._authors: tuple[Taint, ...] = ()
+        """The possible authors of the result."""
         self._inside = 0
         """The number of steps in progress, including those without effects."""
         self._quiet = anyio.Event()
@@ -341,8 +344,9 @@ class Run:
                 *(skill, self.admitted.arguments, context, share),
                 timeout=request.caller_context.timeout_s,
             )
+            self._authors = skill.taints_of(made)
             if on_result is not None and made.taints is not None:
-                on_result(skill.taint_of(made))
+                on_result(made.taints)
             return await self._result_of(made)
         except CALL_ERRORS as error:
             if self._parked or self._refused is not None or self._stopped == "lost":
@@ -470,7 +474,17 @@ class Run:
         outcome = None if isinstance(ended, Accepted) else ended
         if to == "failed" and outcome is None:
             outcome = errors.internal()
+        row.taints = " ".join(self._authors_of(outcome))
         tx.publish(changes.end(tx, row, to, outcome, repeatable=self.skill.repeatable))
+
+    def _authors_of(self, outcome: Result | StanzaError | None) -> tuple[Taint, ...]:
+        """Return the possible authors of the texts of an outcome: those of errors are of this
+        service, unless another agent has sent them.
+        """
+        if not isinstance(outcome, StanzaError):
+            return self._authors
+        is_remote = any(isinstance(one, errors.RemoteFailure) for one in outcome.application)
+        return (self.skill.taint,) if is_remote and self.skill.taint is not None else ()
 
     def _may_retry(self, error: StanzaError) -> bool:
         tries = 0 if self.row is None else self.row.tries
@@ -583,9 +597,11 @@ class Run:
                 raise Parked
             self._steps.under_way.add(step.name)
 
-    async def _finish(self, step: StepId, result: str, cancelled: Collection[str] = ()) -> Recorded:
+    async def _finish(
+        self, step: StepId, result: str, cancelled: Collection[str] = (), *, has_parts: bool = False
+    ) -> Recorded:
         """Commit how a step ended, even if the run is being stopped, and with it cancel child tasks
-        that are not needed any more.
+        that are not needed any more. `has_parts` says that tasks may be a part of this one.
         """
         recorded = Recorded(result, step.input)
 
@@ -593,8 +609,9 @@ class Run:
             journal.end_step(tx, row, step.name, recorded)
             if cancelled:
                 changes.cancel_children(tx, row.id, cancelled)
-            if row.attempts > 1:  # this run got further than those that were interrupted
-                row.attempts = 1
+            if row.attempts > 1 or (has_parts and not row.children):
+                row.attempts = 1  # this run got further than those that were interrupted
+                row.children = max(row.children, int(has_parts))
                 rows.update(tx, row)
 
         with anyio.CancelScope(shield=True) as recording:
@@ -781,8 +798,9 @@ class Run:
         Raises SkillError and NotPermitted.
         """
         name, mine, access = start.skill, self.request, self._runtime.skills
+        is_internal = self._is_internal if terms is None else terms.is_internal
         terms = terms or operations.ChildTerms()
-        internal = access.internal(name) if terms.is_internal else None
+        internal = access.internal(name) if is_internal else None
         caller = mine.caller_context
         budget = budget_of(mine, self.task) or TurnBudget(caller.trace or self.task)
         if terms.budget_usd is not None:
@@ -810,6 +828,9 @@ class Run:
             confirmation=None,
             undecided=internal is None,
             shown_as=start.shown_as,
+            parent="",
+            about="",
+            group=self.task if internal is not None and internal.queue else "",
         )
         if internal is not None and terms.principal:
             person = JID.parse(terms.principal).bare
@@ -999,6 +1020,28 @@ class Run:
         amount = Amount() if spent is None else await spent(self.task)
         return Children(tuple(found), amount.usd, amount.tokens)
 
+    async def _wait_for_first(self, wait: operations.WaitForFirst) -> NoReturn:
+        """Leave the skill, and run it again when one of these tasks has ended."""
+        await self._enter_internal(wait)
+
+        def op(tx: Transaction, row: Row) -> None:
+            left = waiters.wait_for(tx, row.id, wait.tasks, None, waiters.FIRST)
+            row.waits = left if left == len(set(wait.tasks)) else 0
+
+        await self._park_until(op)
+
+    async def _keep_record(self, kept: operations.KeepRecord) -> None:
+        """Add an entry to the record. The calls that follow may become tasks that are a part of
+        this one, and end with it.
+        """
+        await self._enter_internal(kept)
+        step = self._steps.next_entry(acts=kept.acts)
+        await self._finish(step, journal.succeeded(msgspec.Raw(kept.entry)), has_parts=True)
+
+    async def _read_record(self, read: operations.ReadRecord) -> list[bytes]:
+        await self._enter_internal(read)
+        return self._steps.entries()
+
     async def _ask_model(self, asked: operations.AskModel, check: Callable[[str], object]) -> str:
         await self._enter()
         if CAPABILITY not in self.skill.capabilities:
@@ -1056,6 +1099,9 @@ class Run:
         operations.ConfirmTasks: _confirm_tasks,
         operations.WaitForTasks: _wait,
         operations.WaitForEvent: _wait_for_event,
+        operations.WaitForFirst: _wait_for_first,
+        operations.KeepRecord: _keep_record,
+        operations.ReadRecord: _read_record,
         operations.AskModel: _ask_model,
         operations.JudgeTask: _judge,
         operations.AskConfirmation: _confirm,
@@ -1089,6 +1135,17 @@ class Run:
                 " to run again from its beginning: declare it with durable=True and put all its"
                 " effects into steps, or read_only=True or idempotent=True if that is what it is."
             )
+
+    async def _enter_internal(self, operation: Operation) -> None:
+        """Begin an operation that is for skills of the service alone. Raises UsageError."""
+        await self._enter(operation)
+        if not self._is_internal:
+            method = METHODS[type(operation)]
+            raise UsageError(f"The skill {self.skill.name} must not use context.{method}.")
+
+    @property
+    def _is_internal(self) -> bool:
+        return self._runtime.skills.internal(self.skill.name) is self.skill
 
     async def _find(self, operation: StepOperation) -> tuple[StepId, Recorded | None]:
         """Begin an operation that is a step, and return its record, if it has ended already."""

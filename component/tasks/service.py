@@ -36,11 +36,12 @@ from component.tasks.expiry import EndedTasks, Timer, expire_due
 from component.tasks.gate import SkillAccess
 from component.tasks.inline import InlineRequests
 from component.tasks.protocol import Listener, Naming, Question, TaskLimits, UncertainError
+from component.tasks.queries import Found
 from component.tasks.question_rows import Answerer
 from component.tasks.questions import SEVERAL_CALLS, Judgement
 from component.tasks.receipts import MakeReceipt
 from component.tasks.replay import ReplayCache
-from component.tasks.request import named_key, session_key
+from component.tasks.request import Request, named_key, session_key
 from component.tasks.rows import TERMINAL, Row
 from component.tasks.worker import Worker
 from xep.fluux_agent import errors
@@ -288,6 +289,27 @@ class TaskService:
         """Return the whole task. Raises StanzaError: `unknown-task`."""
         return _known(await self._storage.read(lambda db: queries.get(db, who, at, task)))
 
+    async def look_up(self, who: JID, at: JID, task: str) -> Found:
+        """Return a task with what a model has to know of it. Raises StanzaError: `unknown-task`."""
+        return _known(await self._storage.read(lambda db: queries.look_up(db, who, at, task)))
+
+    async def request_of(self, task: str) -> Request:
+        """Return the request of a task. Raises StanzaError: `unknown-task`."""
+        row = await self._storage.read(lambda db: rows.load(db, task, lock=False))
+        return rows.request_of(_known(row))
+
+    async def at_rest(self, who: JID, at: JID, task: str) -> Found:
+        """Return a task as soon as it has ended or waits for something, or as it is after the time
+        for which a caller waits for a result. Raises StanzaError: `unknown-task`.
+        """
+        with self._worker.watching(task) as rests:
+            found = await self.look_up(who, at, task)
+            if found.rests:
+                return found
+            with anyio.move_on_after(self._limits.inline_s):
+                await rests.wait()
+        return await self.look_up(who, at, task)
+
     async def list(self, who: JID, at: JID, query: TaskList) -> TaskList:
         """Return one page of the principal's tasks, the latest first."""
         return await self._storage.read(lambda db: queries.list_(db, who, at, query, self._limits))
@@ -335,9 +357,15 @@ class TaskService:
         skill = self._runtime.skills.find(row.skill)
         if row.skill != SEVERAL_CALLS and skill is not None and skill.annotations.read_only:
             return False
-        if row.state not in ("accepted", "input-required", "rejected") or row.tries:
+        parts: Sequence[Row] = ()
+        if row.state == "running" and row.owner is None and row.waits:
+            # What keeps a record has done what that says, and what the tasks do that it waits for.
+            if not journal.has_record(tx, row.id):
+                return True
+            parts = rows.select(tx, "WHERE parent = ? ORDER BY id", (row.id,), rows.LOCK)
+        elif row.state not in ("accepted", "input-required", "rejected") or row.tries:
             return True
-        return journal.has_begun(tx, row.id)
+        return journal.has_begun(tx, row.id) or any(self._has_begun(tx, one) for one in parts)
 
     # Questions.
 

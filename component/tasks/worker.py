@@ -24,7 +24,7 @@ from component.tasks.journal import Journal
 from component.tasks.leases import SUSPECT_ATTEMPTS, Claimant, Claimed, Slot, claim, unknown_skills
 from component.tasks.questions import ask_question, confirm_for, covers, lapses
 from component.tasks.replay import Flight
-from component.tasks.rows import LostError, Row
+from component.tasks.rows import TERMINAL, LostError, Row
 from component.tasks.run import Admitted, Run
 from xep.binding import encode, read
 from xep.fluux_agent import errors
@@ -53,6 +53,7 @@ class Worker:
         self._skills = runtime.skills
         self._runs: dict[str, Run] = {}
         """By their tasks; the task of a run without a row has its id already."""
+        self._watched: dict[str, anyio.Event] = {}
         self._idle = anyio.Event()
         """Set when the last run has ended while the service stops, and none can start."""
         self._beginning = 0
@@ -84,6 +85,21 @@ class Worker:
     def of_request(self, key: str) -> Run | None:
         """Return the run of a request by its replay key, if it is on this instance."""
         return next((one for one in self._runs.values() if one.admitted.key.text == key), None)
+
+    @contextmanager
+    def watching(self, task: str) -> Iterator[anyio.Event]:
+        """Yield an event that is set when a run of the task on this instance has ended, or the task
+        has.
+        """
+        self._watched[task] = event = anyio.Event()
+        try:
+            yield event
+        finally:
+            self._watched.pop(task, None)
+
+    def _rests(self, task: str) -> None:
+        if (event := self._watched.get(task)) is not None:
+            event.set()
 
     def serves(self, flight: Flight) -> bool:
         """Return whether a run on this instance will answer this request."""
@@ -117,6 +133,7 @@ class Worker:
         if self._runs.get(run.task) is run:
             del self._runs[run.task]
         run.release()
+        self._rests(run.task)
         self._see_whether_idle()
 
     @contextmanager
@@ -139,6 +156,8 @@ class Worker:
             run = self.of(made.row.id)
             if run is not None and run is not by:
                 run.observe(made)
+            if made.row.state in TERMINAL:
+                self._rests(made.row.id)
         for share in committed.ready:
             self.wake(share)
 

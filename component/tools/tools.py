@@ -8,14 +8,16 @@ import contextlib
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
 from component import system
+from component.agent.history import in_order
 from component.agent.protocol import Caller, Profile, ToolResult, Waiting
 from component.agent.requests import MessageStarter
+from component.agent.sub_agents import SPAWN
 from component.audit.protocol import AuditEvent, Recorder
 from component.budget.protocol import TurnBudget
 from component.caches import LRUCache
@@ -25,12 +27,14 @@ from component.policy.flows import TRUSTED, AgentLimits, covers
 from component.policy.globs import pattern
 from component.policy.policy import ASKS_PEERS
 from component.policy.provenance import texts_in
-from component.policy.taint import Taint
+from component.policy.taint import Taint, worst
 from component.skills import File, Skill, View
+from component.skills.errors import printable
 from component.skills.spec import OPTIONAL
 from component.tasks.admission import ANSWERS
 from component.tasks.gate import Gate, NotPermitted, Unconfirmed
 from component.tasks.outputs import files_of, part_of, sent_file, text_of
+from component.tasks.queries import Found
 from component.tasks.refusals import with_help
 from component.tasks.request import CallerContext, Request
 from component.tasks.service import TaskService
@@ -49,6 +53,7 @@ from component.tools.skill_search import (
     search_tool,
     words_of,
 )
+from component.tools.spawning import SpawnError, Spawning
 from component.tools.tainted_calls import chosen_and_reserved, with_descriptions
 from xep.binding.json_bounds import checked_json
 from xep.fluux_agent.errors import RemoteFailure
@@ -59,6 +64,7 @@ from xep.stanza_error import StanzaError
 
 _SENT: Final = "The person gets this file with your answer; do not write its address."
 _NOT_SENT: Final = ". The person does not get this file"
+_LONGEST_ABOUT: Final = 100
 _LONGEST: Final = 64
 """The maximum length of a tool's name that most providers accept."""
 _MOST_DESCRIBED: Final = 4096
@@ -95,6 +101,9 @@ class ToolExecutor:
         recorder: records calls and refusals.
         confirmations: asks people about several calls at once.
         timeout_s: the maximum number of seconds for one call.
+
+    Attributes:
+        spawning: makes sub-agents; None where there are none.
     """
 
     def __init__(
@@ -112,6 +121,7 @@ class ToolExecutor:
         self._recorder = recorder
         self._confirmations = confirmations
         self._timeout_s = timeout_s
+        self.spawning: Spawning | None = None
         self._described: LRUCache[bytes, Tool] = LRUCache(_MOST_DESCRIBED)
         self._offered: LRUCache[tuple[View, AgentLimits], _Offered] = LRUCache(_MOST_OFFERED)
         self._others: dict[str, dict[bytes, Skill]] = {}
@@ -131,7 +141,10 @@ class ToolExecutor:
         family = self._others.setdefault(_family(caller), {})
         family.update(offered.others)
         family.update({one.digest: one for one in skills if not _is_described_here(one)})
-        return (*offered.tools, *map(self._tool, skills[-MOST_TOOLS:]))
+        tools = (*offered.tools, *map(self._tool, skills[-MOST_TOOLS:]))
+        if self.spawning is None or not self.spawning.is_offered(caller):
+            return tools
+        return (self.spawning.tool, *(one for one in tools if one.name != SPAWN))
 
     def _offered_to(self, caller: Caller) -> _Offered:
         view, profile = self._view(caller.request.principal), caller.profile
@@ -169,7 +182,15 @@ class ToolExecutor:
         return _Offered(tuple(tools), others, searched, agents)
 
     def together(self, caller: Caller, name: str) -> bool:
-        """Whether the skill only reads, so that its place among others means nothing."""
+        """Whether the place of a call among others means nothing: the skill only reads, or the call
+        makes a sub-agent.
+        """
+        return self._is_spawn(caller, name) or self.only_reads(caller, name)
+
+    def only_reads(self, caller: Caller, name: str) -> bool:
+        """Whether the skill only reads."""
+        if self._is_spawn(caller, name):
+            return False
         if self._is_search(caller, name):
             return True
         skill = self._skill(caller, name)
@@ -181,6 +202,8 @@ class ToolExecutor:
         """Run a skill as the person's agent."""
         if self._is_search(caller, name):
             return await self._search(caller, arguments)
+        if self._is_spawn(caller, name):
+            return await self._spawn(caller, call_id, arguments)
         skill = self._skill(caller, name)
         if skill is None:
             self.refused(caller, name)
@@ -214,6 +237,41 @@ class ToolExecutor:
             return found_nothing(offered.agents)
         return found_skills(found, whole, len(names))
 
+    async def _spawn(self, caller: Caller, call_id: str, arguments: str) -> ToolResult | Waiting:
+        """Let a sub-agent work, and wait for it for as long as for any other call."""
+        spawning = self.spawning
+        assert spawning is not None, "its tool is offered"
+        try:
+            work = spawning.work(caller, call_id, arguments)
+        except SpawnError as error:
+            return _no(str(error), not_made=True)
+        request = self._request_for(
+            caller,
+            call_id,
+            skill=spawning.skill.name,
+            json=msgspec.Raw(msgspec.json.encode({"work": work})),
+            mode="async",
+            group=f"{caller.turn} {caller.agent}",
+            about=printable(f"{work.role}: {work.text}", _LONGEST_ABOUT),
+        )
+        spawning.record(caller, work.agent, "spawned", work.role)
+        try:
+            running = self._tasks.execute(request, internal=spawning.skill)
+            answer = running if isinstance(running, ANSWERS) else await running
+        except StanzaError as error:
+            spawning.record(caller, work.agent, "refused", error.condition)
+            return _no(_refusal(error))
+        assert isinstance(answer, Accepted), "it was asked for as a task"
+        said = caller.request
+        try:
+            found = await self._tasks.at_rest(said.principal, said.target.bare, answer.task)
+        except StanzaError as error:
+            return _no(_refusal(error))
+        return self._outcome(caller, None, found)
+
+    def _is_spawn(self, caller: Caller, name: str) -> bool:
+        return name == SPAWN and self.spawning is not None and self.spawning.is_offered(caller)
+
     def _is_search(self, caller: Caller, name: str) -> bool:
         return name == NAME and bool(self._offered_to(caller).searched)
 
@@ -222,6 +280,8 @@ class ToolExecutor:
         if self._is_search(caller, name):
             why = "a call that cannot be decoded"
             return self._record(caller, "tool-call", "refused", NAME, why)
+        if self.spawning is not None and self._is_spawn(caller, name):
+            return self.spawning.refused(caller)
         skill = self._of_view(caller, name)
         if skill is None:
             return self._record(caller, "tool-call", "refused", name[:_LONGEST], "no such tool")
@@ -260,7 +320,8 @@ class ToolExecutor:
 
     async def _to_confirm(self, caller: Caller, call: ToolCall) -> CallToConfirm | None:
         """Return a call if the person must confirm it, and the call is otherwise allowed."""
-        skill = None if self._is_search(caller, call.name) else self._skill(caller, call.name)
+        is_own = self._is_search(caller, call.name) or self._is_spawn(caller, call.name)
+        skill = None if is_own else self._skill(caller, call.name)
         if skill is None or covers(caller.profile.capabilities, skill.capabilities) is not None:
             return None
         arguments = call.arguments.strip().encode()
@@ -307,18 +368,32 @@ class ToolExecutor:
         chosen, own = chosen_and_reserved(
             caller, skill, raw, lambda tool: self._skill(caller, tool)
         )
+        return self._request_for(
+            *(caller, call_id), skill=skill.name, json=raw, chosen=chosen, reserved=own
+        )
+
+    def _request_for(
+        self,
+        caller: Caller,
+        call_id: str,
+        *,
+        chosen: tuple[str, ...] = (),
+        reserved: tuple[str, ...] = (),
+        **what: Any,
+    ) -> Request:
+        """Return the request of a call. `what` are fields of it."""
         said, room = caller.request, caller.request.room
         return Request(
-            skill=skill.name,
             requester=said.requester,
             principal=said.principal,
             target=said.target.bare,
-            json=raw,
             # What is asked about it goes to the person, and not to the room.
             thread=said.conversation.thread if said.room is None else None,
             session=_session(caller, call_id),
             origin="tool",
             lang=said.language,
+            parent=caller.task,
+            **what,
             caller_context=CallerContext(
                 caller.agent,
                 "model",
@@ -326,20 +401,20 @@ class ToolExecutor:
                 self._timeout_s,
                 caller.turn,
                 caller.operator,
-                TurnBudget(caller.paid_by or caller.turn, said.effective_payer, said.budget_usd),
+                caller.budget or TurnBudget(caller.turn, said.effective_payer, said.budget_usd),
                 chosen,
                 caller.profile.limits,
                 unrequested=not isinstance(said.starter, MessageStarter),
-                reserved=own,
+                reserved=reserved,
                 room=None if said.room is None else said.owner,
                 occupant="" if room is None or room.account is None else str(room.account),
             ),
         )
 
     async def _run(self, caller: Caller, skill: Skill, request: Request) -> ToolResult | Waiting:
-        taints = [skill.taint]
+        authors: list[tuple[Taint, ...]] = [() if skill.taint is None else (skill.taint,)]
         try:
-            running = self._tasks.execute(request, taints.append)
+            running = self._tasks.execute(request, authors.append)
             answer = running if isinstance(running, ANSWERS) else await running
         except NotPermitted as error:
             if isinstance(error, Unconfirmed):  # the gate records the others
@@ -350,7 +425,7 @@ class ToolExecutor:
             return _no(_refusal(error), _taint(error.application, skill.taint))
         if isinstance(answer, Result):
             self._record(caller, "tool-call", "refused" if answer.is_error else "done", skill.name)
-            return _result(answer, taints[-1])
+            return _result(answer, authors[-1])
         return await self._waiting(caller, skill, answer)
 
     async def _waiting(
@@ -366,37 +441,31 @@ class ToolExecutor:
     async def outcome(self, caller: Caller, call: ToolCall, task: str) -> ToolResult | Waiting:
         """Return the outcome of a task, or that it still runs."""
         found = await self._task(caller, task)
-        if isinstance(found, Task) and found.skill == SEVERAL_CALLS.name and found.result:
-            return await self._approved(caller, call, found.result, task)
+        ended = found.task if isinstance(found, Found) else None
+        if ended is not None and ended.skill == SEVERAL_CALLS.name and ended.result:
+            return await self._approved(caller, call, ended.result, task)
         return self._outcome(caller, self._skill(caller, call.name), found)
 
-    async def _task(self, caller: Caller, task: str) -> Task | ToolResult:
+    async def _task(self, caller: Caller, task: str) -> Found | ToolResult:
         said = caller.request
         try:
-            return await self._tasks.get(said.principal, said.target.bare, task)
+            return await self._tasks.look_up(said.principal, said.target.bare, task)
         except StanzaError as error:
             return _no(_refusal(error))
 
     def _outcome(
-        self, caller: Caller, skill: Skill | None, found: Task | ToolResult
+        self, caller: Caller, skill: Skill | None, found: Found | ToolResult
     ) -> ToolResult | Waiting:
         if isinstance(found, ToolResult):
             return found
-        if found.state not in _OVER:
-            approvals = None if found.confirm is None else found.confirm.approvals
-            room = None if approvals is None else approvals.room
-            is_asked = found.state == "input-required"
-            return Waiting(found.id, is_asked, None if room is None else room.jid)
-        # The taint that a result declared is not stored with the task: the declared one applies.
-        result = _ended(found, None if skill is None else skill.taint)
+        task = found.task
+        if task.state not in _OVER:
+            return Waiting(task.id, found.asks, found.room)
+        result = _ended(task, found.authors)
         if skill is not None:
-            outcome = "done" if not result.is_error else str(found.state)
-            self._record(caller, "tool-call", outcome, skill.name, task=found.id)
+            outcome = "done" if not result.is_error else str(task.state)
+            self._record(caller, "tool-call", outcome, skill.name, task=task.id)
         return result
-
-    async def pending(self, _caller: Caller, _call: ToolCall, task: str) -> Sequence[str]:
-        """Return the task of the call."""
-        return (task,)
 
     async def retract(self, caller: Caller, tasks: Sequence[str]) -> bool:
         """Cancel tasks if none of them has done anything."""
@@ -506,6 +575,12 @@ def _no(sentence: str, taint: Taint | None = None, *, not_made: bool = False) ->
     return ToolResult(sentence, is_error=True, taint=taint, not_made=not_made)
 
 
+def _labels(authors: Collection[Taint]) -> dict[str, Any]:
+    """Return the fields of a result that say who may have written it."""
+    several = frozenset(authors) - TRUSTED if len(authors) > 1 else ()
+    return {"taint": worst(authors), "taints": in_order(several) if len(several) > 1 else ()}
+
+
 def _taint(conditions: Iterable[object], taint: Taint | None) -> Taint | None:
     """Return the taint of an error, of a skill whose results have a taint: the other errors are
     sentences of this service.
@@ -522,7 +597,7 @@ def _refusal(error: StanzaError) -> str:
     return with_help(text, error.application)
 
 
-def _result(result: Result, taint: Taint | None) -> ToolResult:
+def _result(result: Result, authors: Collection[Taint]) -> ToolResult:
     """Return the artifacts as one text; several are labelled with their names."""
     shown = [_text(output) for output in result.outputs]
     if len(shown) > 1:
@@ -532,7 +607,7 @@ def _result(result: Result, taint: Taint | None) -> ToolResult:
     return ToolResult(
         "\n\n".join(shown) or "It returned nothing.",
         is_error=result.is_error,
-        taint=taint,
+        **_labels(authors),
         parts=tuple([_model_part(each) for each in files if isinstance(each, File)]),
         files=files_of(result.outputs),
     )
@@ -555,14 +630,13 @@ def _text(output: Output) -> str:
     return f"[{about.name or output.name}: {output.type}{size}. {_SENT}]"
 
 
-def _ended(task: Task, taint: Taint | None) -> ToolResult:
+def _ended(task: Task, authors: Collection[Taint]) -> ToolResult:
     if task.result is not None:
-        return _result(task.result, taint)
+        return _result(task.result, authors)
     if task.state == "cancelled":
         return _no("It was cancelled.")
     failure, not_made = task.failure, task.state == "rejected"
     if failure is None or not failure.texts:
         return _no("It failed.", not_made=not_made)
     why = with_help(failure.texts[0].text, failure.conditions)
-    taint = _taint(failure.conditions, taint)
-    return _no(f"It did not happen: {why}", taint, not_made=not_made)
+    return _no(f"It did not happen: {why}", worst(authors), not_made=not_made)

@@ -82,20 +82,6 @@ async def test_a_child_ends_with_the_scope_around_it(tmp_path: Path) -> None:
     assert not world.purse.open
 
 
-async def test_a_builtin_tool_precedes_a_skill_with_its_name(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.brain.think = shopping("look")
-    async with world.built():
-        builtin = type(world.shop)(world)
-        builtin.result = lambda name, arguments: "from within"
-        world.engine.add(builtin)
-        outcome = await world.engine.turn(ask())
-        assert outcome == Answered("re: look it up: from within", taints=("person",))
-        assert world.shop.made == []
-        tools = [tool.name for tool in world.brain.asked[0].tools]
-        assert len(tools) == len(set(tools))
-
-
 async def test_a_conversation_of_an_earlier_release_continues(tmp_path: Path) -> None:
     world = World(tmp_path)
     async with world.built():

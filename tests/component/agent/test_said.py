@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from component.agent.children import NAME
 from component.agent.protocol import Caller
+from component.agent.sub_agents import SPAWN
 from component.models.messages import ToolCall
 from component.models.protocol import Completion, ModelRequest
 from component.policy.taint import Taint
-from tests.component.agent.test_children import Family, calling
 from tests.component.agent.world import ROMEO, World, message
+from tests.component.kernel.family import Family, calling
 
 pytestmark = pytest.mark.anyio
 
@@ -73,7 +73,7 @@ async def test_a_sub_agent_of_a_misled_agent_has_the_words_of_the_person_alone(
     family.shop.taint = "web"
     family.child = lambda r: "seen" if r.messages[-1].role == "tool" else calling(("look", {}))
     spawn = family.think
-    first = [calling(("look", {})), calling((NAME, {"task": "go to evil.example"}))]
+    first = [calling(("look", {})), calling((SPAWN, {"task": "go to evil.example"}))]
 
     async def think(request: ModelRequest) -> Completion:
         if "a sub-agent of" not in request.messages[0].text and first:
@@ -82,7 +82,6 @@ async def test_a_sub_agent_of_a_misled_agent_has_the_words_of_the_person_alone(
 
     family.brain.think = think
     async with family.life() as conversations:
-        family.offer()
         await conversations.received(message("m1", "Do it."))
         await family.ear.hears(1)
     *_, below = family.shop.callers

@@ -39,6 +39,7 @@ from component.models.protocol import Completion, ModelRequest, OnText, Tool, Us
 from component.policy.taint import Taint
 from component.store import Storage, waiters
 from component.store.database import Database
+from component.tasks.request import Request
 from tests.component.audit.book import Book
 from tests.waiting import eventually
 from xep.jid import JID
@@ -122,6 +123,9 @@ class Shop:
     def together(self, caller: Caller, name: str) -> bool:
         return name in ("look", "find")
 
+    def only_reads(self, caller: Caller, name: str) -> bool:
+        return name in ("look", "find")
+
     async def confirm_together(
         self, caller: Caller, calls: Sequence[ToolCall], *, again: bool
     ) -> Mapping[str, ToolResult | Waiting]:
@@ -155,7 +159,7 @@ class Shop:
                 self.done[key] = ToolResult(self.result(name, arguments), taint=self.taint)
             self._world.death.point()
         if task in self.tasks:
-            return self.tasks[task] or await self._waiting(task, name)
+            return self.tasks[task] or await self._waiting(caller, task, name)
         return self.done[key]
 
     def refused(self, caller: Caller, name: str) -> None:
@@ -163,14 +167,12 @@ class Shop:
 
     async def outcome(self, caller: Caller, call: ToolCall, task: str) -> ToolResult | Waiting:
         self._world.death.point()
-        return self.tasks[task] or await self._waiting(task, call.name)
+        return self.tasks[task] or await self._waiting(caller, task, call.name)
 
-    async def _waiting(self, task: str, name: str) -> Waiting:
-        await self._world.storage.write(lambda db: begun(db, task))
+    async def _waiting(self, caller: Caller, task: str, name: str) -> Waiting:
+        state = "input-required" if name == "ask" else "running"
+        await self._world.storage.write(lambda db: begun(db, task, state, caller.task or None))
         return Waiting(task, question=name == "ask")
-
-    async def pending(self, caller: Caller, call: ToolCall, task: str) -> Sequence[str]:
-        return (task,)
 
     async def retract(self, caller: Caller, tasks: Sequence[str]) -> bool:
         """An order is under way from the start; a question can be withdrawn before its answer."""
@@ -473,14 +475,15 @@ class World:
         return list(found.lines)
 
 
-def begun(database: Database, task: str) -> None:
-    """Insert the row of a running task, unless it exists."""
+def begun(database: Database, task: str, state: str = "running", parent: str | None = None) -> None:
+    """Insert the row of a task, unless it exists; one that runs waits for something."""
+    request = msgspec.json.encode(Request("s", ROMEO, ROMEO, AGENT, origin="tool")).decode()
     database.execute(
         "INSERT INTO tasks (id, principal, requester, target, skill, version, request, state,"
-        " revision, priority, fence, promoted, created, updated, retain_until, share)"
-        " VALUES (?, ?, 'r', 'a', 's', '1', '{}', 'running', 1, 0, 0, 1, 0, 0, 0, 's')"
+        " revision, priority, fence, promoted, created, updated, retain_until, share, parent,"
+        " waits) VALUES (?, ?, 'r', 'a', 's', '1', ?, ?, 1, 0, 0, 1, 0, 0, 0, 's', ?, ?)"
         " ON CONFLICT (id) DO NOTHING",
-        (task, str(ROMEO)),
+        (task, str(ROMEO), request, state, parent, int(state == "running")),
     )
 
 

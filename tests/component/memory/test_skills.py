@@ -12,7 +12,7 @@ from component.memory.skills import memory_skills
 from component.memory_directory.files import MemoryStoreError
 from component.memory_directory.layout import SessionKey
 from component.policy.flows import Flows
-from component.policy.taint import Taint
+from component.policy.taint import Taint, worst
 from component.skills.context import Context
 from component.skills.errors import SkillError
 from component.skills.skill import Skill
@@ -45,7 +45,7 @@ class Talk:
         )
         given = msgspec.convert(arguments, skill.inputs.type)
         made = skill.result(await skill.invoke(given, context), 0.0)
-        self.taint = skill.taint_of(made)
+        self.taint = worst(skill.taints_of(made))
         outputs = made.outputs
         data = json.loads(outputs[1].text) if len(outputs) > 1 else None
         return outputs[0].text, data

@@ -46,6 +46,7 @@ pytestmark = pytest.mark.anyio
 
 AT = JID.parse(AGENT)
 WHO = JID.parse(ALICE)
+BOSS = Payer("principal", "boss@b.example")
 ERASE, SLOW = (ToolCall("0.a", name, "{}") for name in ("erase", "slow"))
 
 
@@ -373,7 +374,25 @@ async def test_what_takes_long_goes_on_as_a_task() -> None:
         gate.set()
         await until(lambda: desk.world.tools_ended == [waiting.task])
         found = await desk.tools.outcome(a_caller(), SLOW, waiting.task)
-        assert found == ToolResult("at last", taint="file")  # a task's result: as declared
+        assert found == ToolResult("at last"), "nobody else has written it, as it says"
+
+
+async def test_the_result_of_a_task_has_all_of_its_authors() -> None:
+    gate = anyio.Event()
+
+    @skill(name="slow", read_only=True)
+    async def slow() -> SkillResult:
+        await gate.wait()
+        return SkillResult((Output("at last"),), taints=("person", "file", "room"))
+
+    desk = Desk(slow, inline_s=0.05)
+    async with desk.world.running():
+        waiting = await desk.call("slow")
+        assert isinstance(waiting, Waiting)
+        gate.set()
+        await until(lambda: desk.world.tools_ended == [waiting.task])
+        found = await desk.tools.outcome(a_caller(), SLOW, waiting.task)
+        assert found == ToolResult("at last", taint="room", taints=("file", "room"))
 
 
 async def test_what_takes_too_long_is_ended() -> None:
@@ -647,10 +666,11 @@ async def test_the_tasks_of_a_turn_know_whether_their_principal_has_asked_for_it
 
 
 @pytest.mark.parametrize(
-    ("more", "pays"), [({}, "t1"), ({"agent": "assistant/helper-1", "paid_by": "t0"}, "t0")]
+    ("budget", "pays"),
+    [(None, TurnBudget("t1", BOSS, 0.5)), (TurnBudget("t0", BOSS, 9.0),) * 2],
 )
 async def test_the_turn_that_pays_for_a_turn_pays_for_what_skills_ask(
-    more: dict[str, Any], pays: str
+    budget: TurnBudget | None, pays: TurnBudget
 ) -> None:
     desk = Desk(mood_of)
     asked: list[Request] = []
@@ -660,9 +680,8 @@ async def test_the_turn_that_pays_for_a_turn_pays_for_what_skills_ask(
         question.check('{"mood": "good"}')
         return '{"mood": "good"}'
 
-    payer = Payer("principal", "boss@b.example")
-    caller = a_caller(**more)
-    said = msgspec.structs.replace(caller.request, payer=payer, budget_usd=0.5)
+    caller = a_caller(budget=budget)
+    said = msgspec.structs.replace(caller.request, payer=BOSS, budget_usd=0.5)
     caller = msgspec.structs.replace(caller, request=said)
     async with desk.world.running():
         desk.world.ask_model = ask_model
@@ -670,6 +689,6 @@ async def test_the_turn_that_pays_for_a_turn_pays_for_what_skills_ask(
     assert isinstance(result, ToolResult)
     assert result.content == "good"
     context = asked[0].caller_context
-    assert context.budget == TurnBudget(pays, payer, 0.5)
+    assert context.budget == pays
     encoded = msgspec.json.encode(context)
     assert msgspec.json.decode(encoded, type=CallerContext) == context

@@ -1,6 +1,5 @@
 """Sub-agents: their rights, their costs, and that they end with their parents."""
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,66 +8,25 @@ import anyio
 import pytest
 
 from component.agent import rows
-from component.agent.children import NAME, Children
-from component.agent.conversations import Conversations
 from component.agent.protocol import Profile, ToolResult
 from component.agent.sentences import CORRECTED_CALL
+from component.agent.sub_agents import SPAWN
 from component.budget.protocol import Payer
 from component.conversations import directories
 from component.conversations.lines import Said
 from component.memory_directory.layout import SessionKey
-from component.models.messages import ToolCall
-from component.models.protocol import Completion, ModelRequest, Usage
-from tests.component.agent.world import ROMEO, World, command, message, words
+from component.models.protocol import Completion, ModelRequest
+from component.tasks.protocol import AGENT_WORK
+from tests.component.agent.world import ROMEO, command, message, words
+from tests.component.kernel.family import Family, calling
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
 
-class Family(World):
-    """A world whose agent spawns sub-agents, which are recognised by their instructions."""
-
-    def __init__(self, path: Path, *spawns: dict[str, Any], **loop: Any) -> None:
-        super().__init__(path, **loop)
-        self.spawns = spawns
-        self.profile = Profile(agent="assistant", capabilities=("memory:*",), skills=("l*", "ask"))
-        self.child: Any = lambda _request: "done below"
-        self.brain.think = self.think
-        self.shown: list[str] = []
-
-    def offer(self) -> None:
-        self.engine.add(Children(self.engine, self.loop, self.book))
-
-    async def think(self, request: ModelRequest) -> Completion:
-        said = request.messages[-1]
-        if "a sub-agent of" in request.messages[0].text:
-            answer = self.child(request)
-            if not isinstance(answer, str | Completion):
-                answer = await answer
-            return answer if isinstance(answer, Completion) else Completion.of(text=answer)
-        if said.role == "tool":
-            results = [m.text for m in request.messages if m.role == "tool"]
-            self.shown += results
-            return Completion.of(text="above", usage=Usage(tokens_in=1))
-        return calling(*((NAME, spawn) for spawn in self.spawns))
-
-    async def asked(self, conversations: Conversations, count: int = 1) -> None:
-        await conversations.received(message("m1", "Do it."))
-        await self.ear.hears(count)
-
-
-def calling(*calls: tuple[str, dict[str, Any]]) -> Completion:
-    made = [
-        ToolCall(f"c{number}", name, json.dumps(arguments))
-        for number, (name, arguments) in enumerate(calls)
-    ]
-    return Completion.of(text="", tool_calls=tuple(made), finish="tool_calls")
-
-
 async def test_its_answer_is_the_result_of_the_call(tmp_path: Path) -> None:
     family = Family(tmp_path, {"task": "Count them.", "role": "Counter"})
     async with family.life() as conversations:
-        family.offer()
         await family.asked(conversations)
     assert family.ear.bodies == ["above"]
     assert "done below" in family.shown[0]
@@ -95,15 +53,13 @@ async def test_a_correction_withdraws_what_it_waits_for_unless_it_has_done_somet
     family.child = wipe
     key = SessionKey("assistant", ROMEO)
     async with family.life() as conversations:
-        family.offer()
         await conversations.received(message("m1", "Wipe sda.", msg_id="m1"))
         await eventually(lambda: conversations.activity(key).parked == 1)
         assert await conversations.revised(key, "m1", "Wipe nothing.") == (not done)
-        (task,) = family.shop.tasks
         if done:
-            assert family.shop.given_up == []
+            assert "cancelled" not in await family.states("s")
             return
-        assert task in family.shop.given_up
+        assert "cancelled" in await family.states("s")
         await eventually(lambda: len(family.shop.tasks) == 2)  # of another sub-agent
         (result,) = [m.text for m in family.brain.asked[-2].messages if m.role == "tool"]
         assert result == CORRECTED_CALL
@@ -113,7 +69,6 @@ async def test_a_correction_withdraws_what_it_waits_for_unless_it_has_done_somet
 async def test_it_spends_from_the_budget_of_its_parent(tmp_path: Path) -> None:
     family = Family(tmp_path, {"task": "x"})
     async with family.life() as conversations:
-        family.offer()
         await family.asked(conversations)
         await family.settled()
     chains = {who.agents for who in family.purse.who}
@@ -129,7 +84,6 @@ async def test_in_an_operators_turn_its_calls_are_the_operators_with_the_same_pa
     family.child = lambda r: "seen" if r.messages[-1].role == "tool" else calling(("look", {}))
     payer = Payer("agent", "other")
     async with family.life() as conversations:
-        family.offer()
         await conversations.received(command("o1", "Do it.", by="boss@a.example", payer=payer))
         await family.ear.hears(1)
         (caller,) = family.shop.callers
@@ -151,7 +105,6 @@ async def test_it_never_has_more_rights_than_its_parent(tmp_path: Path) -> None:
     )
     family.child = lambda r: "seen" if r.messages[-1].role == "tool" else calling(("look", {}))
     async with family.life() as conversations:
-        family.offer()
         await family.asked(conversations)
     callers = {(c.profile.skills, c.profile.capabilities) for c in family.shop.callers}
     assert callers == {(("look",), ("memory:read",)), (("l*", "ask"), ("memory:*",))}
@@ -177,7 +130,6 @@ async def test_a_limited_number_runs_in_parallel(tmp_path: Path) -> None:
 
     family.child = lambda _request: work()
     async with family.life() as conversations:
-        family.offer()
         await family.asked(conversations)
     assert most == 2
     assert len(family.shown) == 4
@@ -190,14 +142,13 @@ async def test_the_maximum_depth_is_respected(tmp_path: Path) -> None:
     def child(request: ModelRequest) -> Any:
         if request.messages[-1].role == "tool":
             return "back"
-        if any(tool.name == NAME for tool in request.tools):
-            return calling((NAME, {"task": "y"}))
+        if any(tool.name == SPAWN for tool in request.tools):
+            return calling((SPAWN, {"task": "y"}))
         deepest.append(words(request)[-1])
         return "bottom"
 
     family.child = child
     async with family.life() as conversations:
-        family.offer()
         await family.asked(conversations)
     assert deepest == ["y"]
     assert max(len(who.agents) for who in family.purse.who) == 3
@@ -212,7 +163,6 @@ async def test_its_model_is_that_of_its_parent_unless_it_names_a_tier(
     family = Family(tmp_path, {"task": "x", **spawn})
     family.profile = Profile(agent="assistant", tier="light", model_of="oracle")
     async with family.life() as conversations:
-        family.offer()
         await family.asked(conversations)
     assert family.models == [("light", "oracle"), below]
 
@@ -224,9 +174,8 @@ async def test_agents_without_permission_are_not_offered_it(
     family = Family(tmp_path, {"task": "x"}, **loop)
     family.profile = Profile(agent="assistant", **profile)
     async with family.life() as conversations:
-        family.offer()
         await family.asked(conversations)
-    assert NAME not in [tool.name for tool in family.brain.asked[0].tools]
+    assert SPAWN not in [tool.name for tool in family.brain.asked[0].tools]
     assert "no tool of this name" in family.shown[0]
 
 
@@ -234,7 +183,6 @@ async def test_agents_without_permission_are_not_offered_it(
 async def test_a_wrong_call_is_an_error_for_the_model(tmp_path: Path, spawn: Any) -> None:
     family = Family(tmp_path, spawn)
     async with family.life() as conversations:
-        family.offer()
         await family.asked(conversations)
     assert "No sub-agent was made" in family.shown[0]
 
@@ -253,7 +201,6 @@ async def test_it_is_stopped_with_its_parent(tmp_path: Path) -> None:
 
     family.child = lambda _request: never()
     async with family.life() as conversations:
-        family.offer()
         await conversations.received(message("m1", "Do it."))
         with anyio.fail_after(120):
             await begun.wait()
@@ -274,11 +221,11 @@ async def test_its_running_task_is_given_up_with_it(tmp_path: Path) -> None:
     family.shop.during = during
     family.child = lambda _request: calling(("buy", {}))
     async with family.life() as conversations:
-        family.offer()
         await conversations.received(message("m1", "Do it."))
         with anyio.fail_after(120):
             await begun.wait()
         await conversations.stop(SessionKey("assistant", ROMEO))
+        await family.tasks.ear.until(lambda one: one.final)
         assert len(family.shop.given_up) == 1
     told = [event.outcome for event in family.book.events if event.kind == "agent"]
     assert told == ["spawned", "killed"]
@@ -290,13 +237,11 @@ async def test_it_waits_for_a_person_and_continues(tmp_path: Path) -> None:
         f"heard {r.messages[-1].text}" if r.messages[-1].role == "tool" else calling(("ask", {}))
     )
     async with family.life() as conversations:
-        family.offer()
         await conversations.received(message("m1", "Do it."))
         await eventually(lambda: conversations.activity(SessionKey("assistant", ROMEO)).parked)
     (task,) = family.shop.tasks
     # A life later.
     async with family.life() as conversations:
-        family.offer()
         family.shop.tasks[task] = ToolResult("yes")
         await family.ended(task)
         await family.ear.hears(1)
@@ -318,14 +263,12 @@ async def test_its_directory_is_kept_until_the_answer_of_its_parent_is_sent(tmp_
         return directories.is_used_sub_agent(layout, folder, unanswered)
 
     async with family.life() as conversations:
-        family.offer()
         await conversations.received(message("m1", "Do it."))
         await eventually(lambda: conversations.activity(SessionKey("assistant", ROMEO)).parked)
         assert await needed()
     (task,) = family.shop.tasks
     async with family.life() as conversations:
         assert await needed()  # a life later
-        family.offer()
         family.shop.tasks[task] = ToolResult("yes")
         await family.ended(task)
         await family.settled()
@@ -337,18 +280,17 @@ async def test_its_parked_turn_is_given_up_with_it(tmp_path: Path) -> None:
     family = Family(tmp_path, {"task": "x"})
     family.child = lambda _request: calling(("ask", {}))
     async with family.life() as conversations:
-        family.offer()
         await conversations.received(message("m1", "Do it."))
         ann = ROMEO
         await eventually(lambda: conversations.activity(SessionKey("assistant", ann)).parked)
         await conversations.stop(SessionKey("assistant", ann))
-    assert family.shop.given_up == list(family.shop.tasks)
+        assert await family.states("s") == ["cancelled"]
+        assert await family.states(AGENT_WORK) == ["cancelled"]
 
 
 async def test_its_conversation_is_its_own(tmp_path: Path) -> None:
     family = Family(tmp_path, {"task": "Count them."})
     async with family.life() as conversations:
-        family.offer()
         await family.asked(conversations)
         await family.settled()
         ann = ROMEO
@@ -371,7 +313,6 @@ async def test_taints_are_passed_down_and_up(tmp_path: Path) -> None:
 
     family.brain.think = think
     async with family.life() as conversations:
-        family.offer()
         await conversations.received(message("m1", "Do it."))
         await family.ear.hears(1)
     assert "web" in family.shown[0]
@@ -395,11 +336,10 @@ async def test_each_label_is_passed_down_and_up(tmp_path: Path) -> None:
         results = [one for one in request.messages if one.role == "tool"]
         if len(results) == 2:
             return Completion.of(text="above")
-        return calling((NAME, {"task": "second" if results else "first"}))
+        return calling((SPAWN, {"task": "second" if results else "first"}))
 
     first, family.brain.think = family.think, think
     async with family.life() as conversations:
-        family.offer()
         await family.asked(conversations)
     assert family.shop.callers[2].agent != family.shop.callers[0].agent
     assert {"web", "file"} <= family.shop.callers[2].taints
