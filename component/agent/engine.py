@@ -163,7 +163,8 @@ class Engine:
         """Run a turn, or the rest of it.
 
         It can be cancelled at any point: stored lines are kept, and the turn can be run again.
-        Raises StorageError, after which it can be run again, too.
+        Raises StorageError, after which it can be run again, too; and BudgetExceededError, if a
+        larger budget may be given for it.
         """
         with self.model_calls.observer.span(
             "invoke_agent",
@@ -179,6 +180,8 @@ class Engine:
                 try:
                     return await self._stages(run)
                 except BudgetExceededError as stopped:
+                    if stopped.scope == "task" and ask.may_get_more:
+                        raise
                     excuse = str(stopped)
                     if stopped.scope == "room" and run.journal.was_told_today(excuse):
                         excuse = ""  # all who are there have read it

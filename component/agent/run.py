@@ -80,7 +80,8 @@ class TurnInput(msgspec.Struct, frozen=True, kw_only=True):
     `operator` is the operator who started the parent turn, if one did. `said`
     are the person's messages in the parent's conversation, and `written` what the person and the
     operator have written there. A sub-agent runs as a `task`, in whose record the `lines` of its
-    conversation are.
+    conversation are. `may_get_more` says that a larger budget may be given for it if this one does
+    not suffice.
     """
 
     id: str
@@ -98,6 +99,7 @@ class TurnInput(msgspec.Struct, frozen=True, kw_only=True):
     said: tuple[str, ...] = ()
     written: tuple[str, ...] = ()
     task: str = ""
+    may_get_more: bool = False
     lines: "TaskLines | None" = None
 
 

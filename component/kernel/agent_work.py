@@ -18,6 +18,7 @@ from component.agent.sub_agents import AgentWork, name_of, profile_of, turn_of
 from component.agent.task_lines import TaskLines
 from component.agent.tool_calls import Parked
 from component.audit.protocol import AuditEvent, Recorder
+from component.budget.protocol import BudgetExceededError
 from component.config.llm import Tier
 from component.link.messages.inbound import Conversation
 from component.memory_directory.layout import SessionKey
@@ -25,7 +26,7 @@ from component.policy.flows import TRUSTED
 from component.policy.taint import Taint, worst
 from component.skills.context import Context
 from component.skills.declare import own_skill
-from component.skills.errors import SkillError
+from component.skills.errors import RemoteError, SkillError
 from component.skills.outputs import Output, SkillResult
 from component.skills.skill import Skill
 from component.store.database import Database
@@ -33,6 +34,7 @@ from component.tasks import rows
 from component.tasks.outputs import part_of
 from component.tasks.protocol import AGENT_WORK, Notice
 from component.tasks.request import Request
+from xep.fluux_agent import errors
 from xep.jid import JID
 
 _TIMEOUT_S: Final = 6 * 3600.0
@@ -79,6 +81,8 @@ def agent_work_skill(
         ask = _turn(context, work, asked, request, parent)
         try:
             outcome = await engine.turn(ask)
+        except BudgetExceededError:
+            raise RemoteError(errors.budget_exhausted()) from None
         except anyio.get_cancelled_exc_class():
             if not context.resumes:
                 with anyio.CancelScope(shield=True):
@@ -141,6 +145,7 @@ async def _parent(context: Context, request: TurnRequest, profiles: Profiles) ->
 def _turn(
     context: Context, work: AgentWork, asked: Request, request: TurnRequest, parent: Profile
 ) -> TurnInput:
+    budget = asked.caller_context.budget
     return TurnInput(
         id=work.turn,
         key=SessionKey(work.agent, request.owner),
@@ -149,11 +154,12 @@ def _turn(
         starter=request.starter,
         resumed=True,
         may_archive=False,
-        budget=asked.caller_context.budget,
+        budget=budget,
         operator=asked.caller_context.operator,
         said=work.said,
         written=work.written,
         task=context.task,
+        may_get_more=budget is not None and budget.limit_usd is not None,
         lines=TaskLines(context),
     )
 

@@ -55,6 +55,8 @@ TABLES: Final = (
             condition TEXT NOT NULL,
             output TEXT,
             taints TEXT NOT NULL,
+            origin TEXT NOT NULL,
+            resumes TEXT NOT NULL,
             PRIMARY KEY (plan, step)
         """,
         kept="part of a task",
@@ -75,6 +77,8 @@ class StepRow(msgspec.Struct, frozen=True):
         task: the id of its task; None before it is started.
         output: the JSON of its output, as expressions see it; None without one.
         taints: the sources of the texts in the output.
+        origin: the key of the first attempt, if this one continues from the record of another one.
+        resumes: the id of the task from whose record it continues.
     """
 
     step: str
@@ -88,6 +92,8 @@ class StepRow(msgspec.Struct, frozen=True):
     condition: str = ""
     output: str | None = None
     taints: tuple[Taint, ...] = ()
+    origin: str = ""
+    resumes: str = ""
 
     @property
     def as_attempt(self) -> Attempt:
@@ -149,7 +155,8 @@ _COLUMNS: Final = (
     " proposed_by, proposed_taints, paused, wish, changes"
 )
 _STEP: Final = (
-    "step, key, attempt, state, task, repeatable, decision, reason, condition, output, taints"
+    "step, key, attempt, state, task, repeatable, decision, reason, condition, output, taints,"
+    " origin, resumes"
 )
 
 
@@ -231,16 +238,18 @@ def put_steps(database: Database, plan: str, steps: Sequence[StepRow]) -> None:
     for one in steps:
         database.execute(
             f"INSERT INTO plan_steps (plan, {_STEP})"  # noqa: S608 - constant names
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
             " ON CONFLICT (plan, step) DO UPDATE SET key = excluded.key,"
             " attempt = excluded.attempt, state = excluded.state, task = excluded.task,"
             " repeatable = excluded.repeatable, decision = excluded.decision,"
             " reason = excluded.reason, condition = excluded.condition,"
-            " output = excluded.output, taints = excluded.taints",
+            " output = excluded.output, taints = excluded.taints,"
+            " origin = excluded.origin, resumes = excluded.resumes",
             (
                 plan,
                 *(one.step, one.key, one.attempt, one.state, one.task, int(one.repeatable)),
                 *(one.decision, one.reason, one.condition, one.output, " ".join(one.taints)),
+                *(one.origin, one.resumes),
             ),
         )
 
@@ -320,7 +329,6 @@ def _taints(text: str) -> tuple[Taint, ...]:
 
 
 def _step_row(*found: object) -> StepRow:
-    *first, taints = found
-    names = StepRow.__struct_fields__
-    values = dict(zip(names, first, strict=False))
-    return msgspec.convert({**values, "taints": str(taints).split()}, StepRow, strict=False)
+    values = dict(zip(StepRow.__struct_fields__, found, strict=True))
+    values["taints"] = str(values["taints"]).split()
+    return msgspec.convert(values, StepRow, strict=False)

@@ -9,11 +9,13 @@ instance, and after a revision.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NoReturn
 
 import msgspec
 
+from component import DEFAULT_AGENT
 from component.plans import rows
 from component.plans.advance import Advance, Situation, advance
 from component.plans.checks import PARAMS, faults, templated
@@ -59,6 +61,8 @@ ASK: Final = "plan.ask"
 WORK: Final = "agent.work"
 """The internal skill that a step of the kind `agent` runs."""
 
+_WILD: Final = re.compile(r"[*?\[]")
+"""In the name of a skill: it is a pattern."""
 _BUDGET: Final = "budget-exhausted"
 _UNKNOWN: Final = "outcome-unknown"
 _DENIED: Final = "denied"
@@ -115,12 +119,14 @@ async def judge(
         asks = asks or bool(step.people)
         for skill, values, unfilled in _calls_of(step, params):
             terms = ChildTerms(taints=tuple(taints), said=None if misled else _texts(plan, params))
-            if misled and not unfilled:  # the person is asked, and sees exactly this
+            if (
+                misled and values is not None and not unfilled
+            ):  # the person is asked, and sees exactly this
                 terms = msgspec.structs.replace(terms, approved=True)
             one = await context.child_tasks.judge(skill, values, terms, unfilled)
             if one.problem:
                 found.append(f"The step {step.id}: {one.problem}")
-            asks = asks or (one.asks and not unfilled)
+            asks = asks or (one.asks and values is not None and not unfilled)
             usd += one.cost_usd or 0.0
             durations[step.id] = one.duration_s or 0.0
     if len(steps_text(plan)) > MOST_CHARACTERS:
@@ -130,16 +136,16 @@ async def judge(
 
 def _calls_of(
     step: Step, params: Mapping[str, Any]
-) -> list[tuple[str, Mapping[str, Any], tuple[str, ...]]]:
-    """Return the calls of a step that can be judged: the skill, the parameters, and the names of
-    those that have no value yet.
+) -> list[tuple[str, Mapping[str, Any] | None, tuple[str, ...]]]:
+    """Return the calls of a step that can be judged: the skill, the parameters (None if nothing is
+    known of them), and the names of those that have no value yet.
     """
     if step.kind == "agent":
-        return [(name, {}, ("",)) for name in step.skills]
+        return [(name, None, ()) for name in step.skills if not _WILD.search(name)]
     if step.kind != "call":
         return []
     unfilled = tuple(name for name, value in step.params.items() if roots_in(value) - {PARAMS})
-    values = step.params
+    values: Mapping[str, Any] = step.params
     if not unfilled:
         values = fill(dict(step.params), {PARAMS: params})
     return [(step.skill, values, unfilled)]
@@ -324,7 +330,7 @@ class _PlanRun:
         return False
 
     async def _judge_skill(self, skill: str) -> Judged:
-        return await self._tasks.judge(skill, {}, ChildTerms(), ("",))
+        return await self._tasks.judge(skill, None, ChildTerms())
 
     def _note(self, row: StepRow) -> None:
         self._steps[row.step] = self._changed[row.step] = row
@@ -578,11 +584,12 @@ class _PlanRun:
         except Denied:
             more = 0.0
         if not more:
-            done = sum(one.state == "done" for one in self._steps.values())
             await self._stop(f"Its budget of {budget:.2f} USD is spent.", advised)
         for one in short:
             self._note(
-                msgspec.structs.replace(one, state="unknown", decision="again", condition="")
+                msgspec.structs.replace(
+                    one, state="unknown", decision="again", condition="", reason=_SHORT
+                )
             )
         budget = max(budget, self._spent) + more
         await self._record(msgspec.structs.replace(row, budget=budget, question=None))
@@ -590,24 +597,27 @@ class _PlanRun:
 
     # Going on.
 
-    def _key(self, step: str, attempt: int) -> str:
-        return f"{step} {self._row.revision} {attempt}"
+    def _attempt(self, step: str, number: int) -> StepRow:
+        """Return the next attempt of a step. One that lacked only a budget continues."""
+        key, before = f"{step} {self._row.revision} {number}", self._steps.get(step)
+        if before is None or before.reason != _SHORT or before.task is None:
+            return StepRow(step, key, attempt=number)
+        origin = before.origin or before.key
+        return StepRow(step, key, attempt=number, origin=origin, resumes=before.task)
 
     async def _start(self, advised: Advance) -> bool:
         """Start the steps that begin now; return whether one could not be started."""
         started = [
             one for one in self._steps.values() if one.state == "running" and one.task is None
         ]
-        started += [
-            StepRow(id_, self._key(id_, number), attempt=number) for id_, number in advised.start
-        ]
+        started += [self._attempt(id_, number) for id_, number in advised.start]
         for one in started:
             self._note(one)
         await self._cancel(advised)
         has_failed = False
         for one in started:
             try:
-                task = await self._start_step(self._step(one.step), one.key)
+                task = await self._start_step(self._step(one.step), one)
                 self._note(msgspec.structs.replace(one, task=task))
             except (SkillError, TemplateError) as error:
                 reason = str(error)[:1000]
@@ -624,9 +634,9 @@ class _PlanRun:
             cancel = tuple(one.task for one in cancelled if one.task)
             await self._record(self._row, cancel=cancel, said=self._progress_text())
 
-    async def _start_step(self, step: Step, key: str) -> str:
+    async def _start_step(self, step: Step, row: StepRow) -> str:
         """Start the task of a step. Raises SkillError and TemplateError."""
-        data = self._data()
+        data, key = self._data(), row.key
         used = roots_in(templated(step))
         taints = {*self._row.taints, *(t for root in used for t in self._taints_at(root))}
         is_literal = not used - {PARAMS}
@@ -638,6 +648,7 @@ class _PlanRun:
             said=said,
             approved=approved and is_literal and step.kind == "call",
             budget_usd=self._row.budget,
+            resumes=row.resumes,
         )
         match step.kind:
             case "call":
@@ -654,11 +665,12 @@ class _PlanRun:
                 }
                 terms = msgspec.structs.replace(terms, is_internal=True)
                 return await self._tasks.start(ASK, values, key, terms)
-        turn = hashlib.sha256(f"{self._row.task} {key}".encode()).hexdigest()[:32]
+        agent = self._context.agent or JID.parse(self._context.address).local or DEFAULT_AGENT
+        turn = hashlib.sha256(f"{self._row.task} {row.origin or key}".encode()).hexdigest()[:32]
         label = "".join(one for one in step.role.casefold() if one.isascii() and one.isalnum())
         work: dict[str, Any] = {
             "turn": turn,
-            "agent": f"{self._context.agent}/{label[:24] or 'helper'}-{turn[:8]}",
+            "agent": f"{agent}/{label[:24] or 'helper'}-{turn[:8]}",
             "text": fill(step.instructions, data),
             "role": step.role or "helper",
             "skills": step.skills,
@@ -826,6 +838,7 @@ class _PlanRun:
         return "\n\n".join(texts), {step.id for step in last}
 
 
+_SHORT: Final = "Its budget did not suffice."
 _STATES: Final[Mapping[Situation, Any]] = {
     "waiting": "waiting",
     "running": "running",

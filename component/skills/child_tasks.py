@@ -35,12 +35,13 @@ class ChildTasks:
     async def judge(
         self,
         skill: str,
-        params: Mapping[str, Any],
+        params: Mapping[str, Any] | None,
         terms: ChildTerms,
         unfilled: Sequence[str] = (),
     ) -> Judged:
-        """Return what would become of a child task."""
-        asked = JudgeTask(skill, _encode(params), tuple(unfilled))
+        """Return what would become of a child task; with None, of one with any parameters."""
+        given = b"" if params is None else _encode(params)
+        asked = JudgeTask(skill, given, tuple(unfilled))
         judged: Judged = await self._host.perform(asked, terms)
         return judged
 

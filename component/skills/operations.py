@@ -294,6 +294,7 @@ class ChildTerms(msgspec.Struct, frozen=True):
         approved: the principal has approved exactly this call.
         budget_usd: the most that this task and its children may spend together, in US dollars.
         is_internal: it is a skill that only the service itself starts.
+        resumes: the id of a child task that has failed, from whose record this one continues.
         principal: the bare JID of the person whose task it is, if that is somebody else: only for
             such a skill.
     """
@@ -303,12 +304,14 @@ class ChildTerms(msgspec.Struct, frozen=True):
     approved: bool = False
     budget_usd: float | None = None
     is_internal: bool = False
+    resumes: str = ""
     principal: str = ""
 
 
 class JudgeTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="judge"):
     """Return a `Judged` about a child task that is not started yet. `params` is a JSON object; of
-    the parameters named `unfilled` the values are not known yet.
+    the parameters named `unfilled` the values are not known yet. It is empty if nothing is known of
+    the parameters.
 
     `ChildTerms` are passed beside it.
     """

@@ -706,7 +706,8 @@ class Run:
                     self._check()
                     if self.row is None:
                         await self._need_row(announced=False)
-                    recorded = await self._create(step, child, start.delay_s)
+                    resumes = "" if terms is None else terms.resumes
+                    recorded = await self._create(step, child, start.delay_s, resumes)
                     self._steps.done[step.name] = recorded
             except SkillError as error:
                 # A skill that goes on without this child must not get it when it runs again.
@@ -832,6 +833,9 @@ class Run:
             about="",
             group=self.task if internal is not None and internal.queue else "",
         )
+        if internal is not None and not caller.agent:
+            caller = msgspec.structs.replace(caller, agent=access.agent_at(mine.target))
+            request = msgspec.structs.replace(request, caller_context=caller)
         if internal is not None and terms.principal:
             person = JID.parse(terms.principal).bare
             caller = msgspec.structs.replace(caller, unrequested=True)
@@ -847,7 +851,12 @@ class Run:
             request = gate.with_choices(request, skill, terms.said)
         return access.gate.passed(request, skill), skill
 
-    async def _create(self, step: StepId, admitted: Admitted, delay_s: float) -> Recorded:
+    async def _create(
+        self, step: StepId, admitted: Admitted, delay_s: float, resumes: str
+    ) -> Recorded:
+        """Start a child task, which continues from the record of the child task `resumes`, if it is
+        given. Raises SkillError.
+        """
         task = leases.new_instance()
         request = changes.stored_request(admitted.request, admitted.arguments, self._limits)
         recorded = Recorded(journal.succeeded(task), step.input)
@@ -859,7 +868,12 @@ class Run:
             if delay_s > 0:
                 child.not_before = tx.steady + round(delay_s * 1000)
             child.wake_at = rows.next_due(tx, child)
+            failed = rows.load(tx, resumes) if resumes else None
+            if failed is not None and failed.parent == row.id:
+                child.origin = failed.origin or failed.id
             rows.put(tx, child)
+            if child.origin is not None:
+                journal.copy_results(tx, journal.read_journal(tx, resumes), child, {})
             if admitted.request.confirmation is not None:  # it was given together with others
                 confirm = confirm_for(
                     *(admitted.request, admitted.skill, admitted.arguments),
@@ -921,7 +935,10 @@ class Run:
         """Say what would become of a child task."""
         call = operations.StartTask(asked.skill, asked.params, 0.0, None)
         try:
-            if asked.unfilled:
+            if not asked.params:
+                request, skill = self._permitted(call, terms)
+                problem = ""
+            elif asked.unfilled:
                 request, skill = self._permitted(call, terms)
                 problem = gate.wrong_names(skill, msgspec.json.decode(asked.params))
             else:
@@ -1057,6 +1074,10 @@ class Run:
                 outcome = operations.ModelOutcome(await asking)
             except operations.ModelFailed as failed:
                 outcome = operations.ModelOutcome(str(failed), failed.problem, failed.later)
+            if outcome.problem == "budget" and self._is_funded(outcome):
+                # It is not recorded: a run that continues with more asks again.
+                self._refused = self._exhausted(outcome)
+                raise Parked
             return msgspec.json.encode(outcome)
 
         if self.skill.atomic:  # it never runs again
@@ -1064,9 +1085,6 @@ class Run:
         else:
             made = await self._step(journal.model_step(asked), ask)
         outcome = msgspec.json.decode(made, type=operations.ModelOutcome)
-        if outcome.problem == "budget" and self._is_funded(outcome):
-            self._refused = self._exhausted(outcome)
-            raise Parked
         return outcome.answer()
 
     def _is_funded(self, outcome: operations.ModelOutcome) -> bool:

@@ -301,3 +301,31 @@ async def test_a_step_asks_several_people_each_alone(tmp_path: Path) -> None:
             await answer(kit, person, said)
         found = await report(juliet)
     assert found == "REPORT\nromeo@capulet.example: yes\nparis@capulet.example: no"
+
+
+async def test_a_step_is_a_sub_agent_that_uses_the_skills_of_the_step(tmp_path: Path) -> None:
+    work = {"kind": "agent", "role": "looker", "skills": ["look"]}
+    document = plan(
+        {"id": "a", "instructions": "Look at the sea.", **work},
+        {"id": "b", "instructions": "Say this again: {a.text}", "after": ["a"], **work},
+        result="REPORT {b.text}",
+    )
+    model = (call("look", text="sea"), "It is calm.", "Calm, calm.")
+    async with planning(tmp_path, *model) as (kit, juliet, deeds):
+        await started(juliet, document)
+        assert await report(juliet) == "REPORT Calm, calm."
+        assert "Say this again: It is calm." in asked(kit)
+        assert not {"do", "send"} & {tool.name for tool in kit.model.requests[0].tools}
+    assert deeds.done == ["look sea"]
+
+
+async def test_sub_agents_work_side_by_side_and_share_the_budget(tmp_path: Path) -> None:
+    work = {"kind": "agent", "instructions": "Think.", "skills": ["look"]}
+    document = plan({"id": "a", **work}, {"id": "b", **work}, result="REPORT", budget_usd=0.01)
+    async with planning(
+        tmp_path, "One.", "Two.", "Three.", otherwise="Four.", usd_per_token=0.0001
+    ) as (kit, juliet, _):
+        await started(juliet, document)
+        assert "of 0.01 USD" in await juliet.hear("How many US dollars more may it spend?")
+        await answer(kit, juliet, "5")
+        await report(juliet)
