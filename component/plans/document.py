@@ -61,7 +61,8 @@ class Step(
         Text, Meta(description="agent: what it is to do, with all that it has to know.")
     ] = ""
     skills: Annotated[
-        tuple[str, ...], Meta(description="agent: names of the tools that it may call.")
+        tuple[str, ...],
+        Meta(description="agent: names of the tools that it may call; none unless given."),
     ] = ()
     tier: Annotated[Tier | None, Meta(description="agent: which kind of model it uses.")] = None
     question: Annotated[Text, Meta(description="ask: the question.")] = ""

@@ -61,6 +61,7 @@ ASK: Final = "plan.ask"
 WORK: Final = "agent.work"
 """The internal skill that a step of the kind `agent` runs."""
 
+_NO_SKILLS: Final = ("",)
 _WILD: Final = re.compile(r"[*?\[]")
 """In the name of a skill: it is a pattern."""
 _BUDGET: Final = "budget-exhausted"
@@ -673,7 +674,7 @@ class _PlanRun:
             "agent": f"{agent}/{label[:24] or 'helper'}-{turn[:8]}",
             "text": fill(step.instructions, data),
             "role": step.role or "helper",
-            "skills": step.skills,
+            "skills": step.skills or _NO_SKILLS,
             "tier": step.tier,
             "taints": tuple(sorted(taints)),
             "said": said or (),

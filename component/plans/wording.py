@@ -72,7 +72,7 @@ def _step_lines(plan: Plan, number: int, step: Step) -> Iterator[str]:
                 yield f"   {name}: {_value(value)}"
         case "agent":
             who = step.role or "sub-agent"
-            may = ", ".join(step.skills) if step.skills else "all that I may use"
+            may = ", ".join(step.skills) or "nothing"
             model = f", {step.tier} model" if step.tier else ""
             yield f"   {who} (may use: {may}{model}): {step.instructions}"
         case "ask":
