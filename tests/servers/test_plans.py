@@ -1,0 +1,111 @@
+"""A plan on real servers: approved, run by several agents side by side, killed, declined in part,
+revised, and finished.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.component.models.answers import Answer, Calls, Text
+from tests.component.models.endpoint import Request
+from tests.servers.base import Server
+from tests.servers.chatting import Chat, body, chatting, heard, reply, say
+from tests.servers.clients import SlixClient
+from tests.servers.talk import login
+
+pytestmark = [pytest.mark.servers, pytest.mark.both_servers]
+
+AGENTS = ("north", "south", "west")
+PLAN = {
+    "title": "Clean up",
+    "goal": "Find out which disks are unused, and wipe them.",
+    "steps": [
+        *(
+            {
+                "id": one,
+                "kind": "agent",
+                "role": "looker",
+                "skills": ["lookup"],
+                "instructions": f"Look up {one}.",
+            }
+            for one in AGENTS
+        ),
+        {
+            "id": "first",
+            "kind": "call",
+            "skill": "wipe",
+            "params": {"disk": "A"},
+            "after": [*AGENTS],
+        },
+        {
+            "id": "found",
+            "kind": "call",
+            "skill": "wipe",
+            "params": {"disk": "{north.text}"},
+            "after": ["first"],
+        },
+    ],
+    "result": "All is clean: {found.text || first.text}",
+}
+
+
+def revised() -> dict[str, object]:
+    """Return the plan with another last step."""
+    *steps, _ = PLAN["steps"]
+    last = {"id": "other", "kind": "call", "skill": "wipe", "params": {"disk": "B"}}
+    return PLAN | {"steps": [*steps, last | {"after": ["first"]}], "result": "All is clean now."}
+
+
+def plays(request: Request) -> Answer:
+    """Answer as the agent that starts the plan, as its sub-agents, and as the one that revises."""
+    text = str(request.messages)
+    if "You revise a plan" in text:
+        return Text(json.dumps(revised()))
+    if "a sub-agent of" in text:
+        run = next(one for one in AGENTS if f"Look up {one}." in text)
+        if "was found" in text:
+            return Text(f"disk-{run}")
+        return Calls(("lookup", {"run": run}))
+    if "has begun" in text or "is asked whether the plan" in text:
+        return Text("I have made a plan.")
+    return Calls(("plan_start", {"plan": PLAN}))
+
+
+@pytest.fixture
+def chat(xmpp_server: Server, tmp_path: Path) -> Iterator[Chat]:
+    with chatting(xmpp_server, tmp_path) as found:
+        found.model.otherwise = plays
+        yield found
+
+
+def confirm(juliet: SlixClient, chat: Chat, words: str, decision: str) -> str:
+    """Decide the question that contains these words; return it."""
+    question = heard(juliet, words)
+    reply(juliet, chat.assistant, question, decision)
+    return body(question)
+
+
+def test_a_plan_survives_asks_adapts_and_reports(xmpp_server: Server, chat: Chat) -> None:
+    with login(xmpp_server) as juliet:
+        say(juliet, chat.assistant, "Clean up the unused disks, please.")
+        shown = confirm(juliet, chat, "May I carry out this plan", "yes")
+        assert "disk: A" in shown
+        assert "disk: {north.text}" in shown
+        heard(juliet, "Approved")
+        chat.again()
+        for one in AGENTS:
+            chat.open_gate(one)
+        question = confirm(juliet, chat, "disk-north", "no, because that disk is mine. Take B")
+        assert "May I run" in question
+        heard(juliet, "Denied")  # without that it may be lost with the process
+        assert chat.effects() == ["wiped A"]
+        chat.again()
+        difference = confirm(juliet, chat, "May I change the plan", "yes")
+        assert "disk: B" in difference
+        assert "Removed: found" in difference
+        heard(juliet, "All is clean now.")
+        assert chat.effects() == ["wiped A", "wiped B"]
+        say(juliet, chat.assistant, "/plan list")
+        assert "Clean up: completed" in body(heard(juliet, "Clean up: "))
