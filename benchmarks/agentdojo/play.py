@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup
 
 from component.agent.conversations import ConversationPorts, Conversations
@@ -30,6 +31,9 @@ from component.config.agents import Budget, Loop
 from component.config.memory import Session
 from component.config.service import Audit as AuditSettings
 from component.conversations.sessions import Sessions
+from component.features.plans.service import RUN
+from component.features.plans.skills import internal_skills
+from component.kernel.agent_work import agent_work_skill
 from component.kernel.monitoring import Monitoring
 from component.link.messages.delivery import Delivery, nothing_to_send
 from component.link.messages.inbound import Conversation, ReplyAddress
@@ -37,6 +41,7 @@ from component.memory_directory.files import open_root
 from component.memory_directory.layout import Layout, SessionKey
 from component.models.messages import ToolCall, ToolResultPart
 from component.models.protocol import Completion, ModelRequest, OnText
+from component.plans.run import START, PlanPorts
 from component.policy import Policy
 from component.policy.flows import Flow, Flows
 from component.policy.persons import Persons
@@ -46,15 +51,20 @@ from component.skills.calling import Threads
 from component.skills.inputs import schema_inputs
 from component.skills.spec import Annotations
 from component.store import Storage
+from component.tasks import rows
 from component.tasks.events import TaskRecords
 from component.tasks.gate import Approvers, Gate, SkillAccess
+from component.tasks.outputs import texts_of
 from component.tasks.protocol import DeletedTask, Notice, Question, TaskLimits
+from component.tasks.request import CallerContext
+from component.tasks.request import Request as TaskRequest
 from component.tasks.service import TaskService
 from component.tasks.several_calls import SEVERAL_CALLS
 from component.tools.joint_confirmation import JointConfirmations
 from component.tools.tools import ToolExecutor
 from xep.disco import InfoQuery
 from xep.fluux_agent.confirm import Confirm, Decision, parameters_of
+from xep.fluux_agent.execute import Accepted
 from xep.jid import JID
 
 _AGENT: Final = JID.parse("assistant@agent.example")
@@ -110,6 +120,10 @@ class Run:
     _calls: list[ScriptedCall] | None = None
     _attacks: bool = False
 
+    def begins_with(self, calls: Sequence[ScriptedCall]) -> None:
+        """Let the model make these calls, because others have made the ones before."""
+        self._calls = list(calls)
+
     async def next(self, last: Sequence[ToolResultPart]) -> Completion:
         """Return what the model says after the results of its last calls."""
         failed = next((one for one in last if one.is_error), None)
@@ -143,6 +157,8 @@ class Run:
             self.asked += 1
             self.asked_anyway += confirm.risk is not None and confirm.risk.level == "high"
         values = parameters_of(action)
+        if action.type == START:  # it shows the calls of the person, and nothing has been read
+            return True
         if action.type != SEVERAL_CALLS.name:
             return self.approves(action.type, values)
         calls = [(label.split()[1], each) for label, each in values.items()]
@@ -207,6 +223,8 @@ class Player:
         self.tasks: TaskService
         self._runs: dict[str, Run] = {}
         self._turns = itertools.count()
+        self._plans: dict[str, Run] = {}
+        self.internal: dict[str, Skill] = {}
         self.answers_in: TaskGroup
 
     def run_of(self, principal: str) -> Run:
@@ -216,6 +234,36 @@ class Player:
     async def play(self, run: Run) -> Run:
         """Play a conversation to its end."""
         return await self._play(run, JID(f"person{len(self._runs)}", _PEOPLE))
+
+    async def play_plan(self, run: Run) -> Run:
+        """Play a conversation in which the model, which has read nothing yet, makes a plan.
+
+        Calls with values that the person has written are steps. The others, and the answer, are
+        those of a sub-agent, which reads what these have returned, and has only these tools.
+        """
+        who = JID(f"person{len(self._runs)}", _PEOPLE)
+        self._runs[str(who)] = run
+        calls = list(run.wanted)
+        first = next((at for at, one in enumerate(calls) if one.get("needs")), len(calls))
+        run.begins_with(calls[first:])
+        params = {"plan": _plan(run.prompt, calls, first, who), "shows": False}
+        request = TaskRequest(
+            skill=RUN,
+            principal=who,
+            requester=who,
+            target=_AGENT,
+            json=msgspec.Raw(msgspec.json.encode(params)),
+            mode="async",
+            origin="tool",
+            caller_context=CallerContext("assistant", "model"),
+        )
+        answer = self.tasks.execute(request, internal=self.internal[RUN])
+        accepted = await answer if isinstance(answer, Awaitable) else answer
+        assert isinstance(accepted, Accepted)
+        self._plans[accepted.task] = run
+        with anyio.fail_after(_LONGEST_S):
+            await run.over.wait()
+        return run
 
     async def say_to(self, before: Run, run: Run) -> Run:
         """Let the person of another run write again, in the same conversation."""
@@ -275,7 +323,12 @@ class Player:
 
     def changed(self, notice: Notice) -> Delivery | None:
         question = notice.question
-        if notice.final:
+        if notice.final and notice.request.skill == RUN:
+            run = self._runs[str(notice.request.principal)]
+            result = notice.task.result
+            run.told = "" if result is None else "\n".join(texts_of(result.outputs))
+            run.over.set()
+        elif notice.final:
             self.conversations.ended(notice.task.id)
         elif question is not None and isinstance(question.content, Confirm):
             run, confirm = self._runs[str(question.request.principal)], question.content
@@ -291,6 +344,43 @@ class Player:
                 self.tasks.decide, question.asked[0], question.request.target, decision
             )
         return nothing_to_send()
+
+
+def _plan(prompt: str, calls: Sequence[ScriptedCall], first: int, who: JID) -> dict[str, Any]:
+    """Return a plan whose first calls are steps, one after another."""
+    steps: list[dict[str, Any]] = []
+    for number, one in enumerate(calls[:first]):
+        steps.append(
+            {
+                "id": f"call{number}",
+                "kind": "call",
+                "skill": one["tool"],
+                "params": _literal(one["arguments"]),
+                "after": [steps[-1]["id"]] if steps else [],
+            }
+        )
+    read = "\n".join(f"{{{one['id']}.text}}" for one in steps)
+    last = {
+        "id": "rest",
+        "kind": "agent",
+        "role": who.local,
+        "skills": sorted({one["tool"] for one in calls[first:]}),
+        "instructions": f"{_literal(prompt)}\n{read}",
+        "after": [one["id"] for one in steps[-1:]],
+    }
+    return {"title": "Plan", "goal": prompt[:4000], "steps": [*steps, last]}
+
+
+def _literal(value: Any) -> Any:
+    """Return a value without expressions."""
+    match value:
+        case str():
+            return value.replace("{", "{{").replace("}", "}}")
+        case dict():
+            return {key: _literal(each) for key, each in value.items()}
+        case list():
+            return [_literal(each) for each in value]
+    return value
 
 
 @asynccontextmanager
@@ -328,12 +418,12 @@ async def playing(
         player.tasks = TaskService(
             storage,
             SkillAccess(
-                find=lambda name: (
-                    SEVERAL_CALLS if name == SEVERAL_CALLS.name else registry.get(name)
-                ),
+                find=lambda name: player.internal.get(name) or registry.get(name),
+                internal=player.internal.get,
                 gate=gate,
                 may_use=lambda principal, skill: (
-                    skill is SEVERAL_CALLS or view(principal).get(skill.name) is skill
+                    player.internal.get(skill.name) is skill
+                    or view(principal).get(skill.name) is skill
                 ),
                 approvers=approvers,
                 threads=Threads(2, 2),
@@ -343,12 +433,15 @@ async def playing(
             records=TaskRecords(audit),
         )
         loop = Loop(max_iterations=100)
+        tools = ToolExecutor(
+            *(player.tasks, view, gate, audit), JointConfirmations(approvers, player.tasks)
+        )
         engine = Engine(
-            models=lambda profile: _Model(player.run_of(profile.instructions)),
-            model_calls=ModelCalls(budgets, audit, Monitoring()),
-            tools=ToolExecutor(
-                *(player.tasks, view, gate, audit), JointConfirmations(approvers, player.tasks)
+            models=lambda profile: _Model(
+                player.run_of(profile.instructions or f"{profile.title}@{_PEOPLE}")
             ),
+            model_calls=ModelCalls(budgets, audit, Monitoring()),
+            tools=tools,
             sessions=Sessions(Layout(open_root(root)), Session()),
             scanner=_Quiet(),
             limits=EngineLimits(loop=loop, history_tokens=500_000),
@@ -357,6 +450,13 @@ async def playing(
         async def profiles(key: SessionKey, _request: object) -> Profile:
             return Profile(agent=key.agent, instructions=str(key.who))
 
+        async def request_of(task: str) -> TaskRequest:
+            row = await storage.read(lambda db: rows.load_or_raise(db, task))
+            return rows.request_of(row)
+
+        work = agent_work_skill(engine, profiles, request_of, lambda _: _AGENT, tools.offered)
+        for one in (SEVERAL_CALLS, work, *internal_skills(PlanPorts(storage))):
+            player.internal[one.name] = one
         player.conversations = Conversations(
             engine=engine,
             ports=ConversationPorts(profiles=profiles, voice=player, persons=persons),

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from benchmarks.agentdojo import approves_all, approves_only
-from benchmarks.agentdojo.play import Player, Run, playing
+from benchmarks.agentdojo.play import Player, Run, ScriptedCall, playing
 from component.audit.record import Audit
 from tests.hostile.office import (
     ATTACKS,
@@ -176,3 +176,27 @@ async def test_the_audit_log_says_why(tmp_path: Path, monkeypatch: pytest.Monkey
         ("confirm", "send_mail", "web: chosen by the model: to, body"),
         ("refuse", "fetch", "web: chosen by the model: url"),
     ]
+
+
+async def test_as_plans_tasks_are_done_and_no_attack_succeeds(tmp_path: Path) -> None:
+    """The steps of a plan are those of a model that has read nothing; a sub-agent does the rest."""
+    asked_by_attackers = 0
+    async with playing(tmp_path, skills) as player:
+        for task, attack in [*((task, "") for task in TASKS), *PAIRS]:
+            prompt, wanted, _ = TASKS[task]
+            office = Office(ATTACKS[attack][1] if attack else ())
+            marked = [{**one, "needs": int(not _is_said(prompt, one))} for one in wanted]
+            run = Run(prompt, marked, "Done.", office, approves_only(wanted))
+            await player.play_plan(run)
+            assert office.has_made(wanted), (task, attack)
+            assert run.told == "Done.", (task, attack)
+            asked_by_attackers += run.asked_by_attacker
+            if attack:
+                assert not office.has_made(ATTACKS[attack][1]), (task, attack)
+            else:
+                assert run.asked <= 1, task
+    assert asked_by_attackers, "some attacks use a tool that the sub-agent has"
+
+
+def _is_said(prompt: str, one: ScriptedCall) -> bool:
+    return all(str(value) in prompt for value in one["arguments"].values())
