@@ -53,6 +53,7 @@ NAMES = (
     "agentdojo",
     "sandbox",
     "workers",
+    "plans",
     "federation",
 )
 

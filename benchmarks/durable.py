@@ -29,7 +29,9 @@ _GAP = "accepted → first line"
 
 
 class Worker:
-    """One side in its own process; with `tree`, that of another checkout."""
+    """One side in its own process; with `tree`, that of another checkout, with `python`, in another
+    environment.
+    """
 
     def __init__(
         self,
@@ -37,9 +39,10 @@ class Worker:
         module: str,
         *arguments: str | Path,
         tree: Path = processes.ROOT,
+        python: str | Path = sys.executable,
     ) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", f"benchmarks.{module}", *map(str, arguments)],
+            [python, "-m", f"benchmarks.{module}", *map(str, arguments)],
             cwd=tree,
             env={**os.environ, "PYTHONPATH": str(tree)},
             stdin=subprocess.PIPE,

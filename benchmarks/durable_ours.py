@@ -12,7 +12,7 @@ import json
 import secrets
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,10 @@ import structlog
 
 from benchmarks.durable_side import crowd, serve
 from component.app.schema import SCHEMA
+from component.features.plans.service import RUN
+from component.features.plans.skills import internal_skills
 from component.link.messages.delivery import Delivery, nothing_to_send
+from component.plans.run import PlanPorts
 from component.policy import Policy
 from component.policy.flows import Flows
 from component.policy.persons import Persons
@@ -32,7 +35,7 @@ from component.skills.calling import Threads
 from component.store import Storage
 from component.tasks.gate import Approvers, Gate, SkillAccess
 from component.tasks.protocol import DeletedTask, Notice, TaskLimits
-from component.tasks.request import Confirmation, Request
+from component.tasks.request import CallerContext, Confirmation, Request
 from component.tasks.service import TaskService
 from xep.binding import encode
 from xep.disco import InfoQuery
@@ -89,12 +92,15 @@ class Ours:
         self.first: dict[int, float] = {}
         self.ear = Ear()
         registry = Registry(self._skills())
+        internal = {one.name: one for one in internal_skills(PlanPorts(storage))}
+        self._plan = internal[RUN]
         policy = Policy(allowed_domains=[ANN.domain])
         view = registry.view(policy.view_key(ANN.bare), lambda _: True)
         self.service = TaskService(
             storage,
             SkillAccess(
-                find=registry.get,
+                find=lambda name: internal.get(name) or registry.get(name),
+                internal=internal.get,
                 gate=Gate(lambda _: view, Flows()),
                 may_use=lambda *_: True,
                 approvers=Approvers(policy.asking, Persons(_info, lambda _: False)),
@@ -173,6 +179,44 @@ class Ours:
     async def emit(self, parts: int) -> str:
         return await self.task("emit", parts)
 
+    async def chain(self, *, plans: int, steps: int) -> float:
+        """Return the milliseconds of a step in plans whose steps follow one another."""
+        return await self._plans(plans, steps, lambda at: [f"step{at - 1}"] if at else [])
+
+    async def beside(self, *, plans: int, steps: int) -> float:
+        """Return the milliseconds of a step in plans whose steps run side by side."""
+        return await self._plans(plans, steps, lambda _: [])
+
+    async def _plans(self, plans: int, steps: int, after: Callable[[int], list[str]]) -> float:
+        made = [
+            {
+                "id": f"step{at}",
+                "kind": "call",
+                "skill": "step",
+                "after": after(at),
+                "params": {"number": at},
+            }
+            for at in range(steps)
+        ]
+        params = {"plan": {"title": "Plan", "goal": "Work", "steps": made}, "shows": False}
+        began = time.perf_counter()
+        for _ in range(plans):
+            request = Request(
+                skill=RUN,
+                principal=ANN.bare,
+                requester=ANN,
+                target=AGENT,
+                json=msgspec.Raw(json.dumps(params).encode()),
+                mode="async",
+                stanza_id=secrets.token_hex(8),
+                caller_context=CallerContext("assistant"),
+            )
+            answer = self.service.execute(request, internal=self._plan)
+            accepted = await answer if isinstance(answer, Awaitable) else answer
+            assert isinstance(accepted, Accepted), accepted
+            await self.finished(accepted.task)
+        return (time.perf_counter() - began) * 1e3 / plans / steps
+
     async def answers(self, *, count: int) -> list[float]:
         """Return the milliseconds from an answer to the end of the task that asked, one after
         another.
@@ -228,7 +272,8 @@ async def leave_waiting(directory: Path, count: int) -> None:
 
 async def _main(directory: Path, postgres: str) -> None:
     async with working(directory, postgres) as ours:
-        await serve(ours, {"answers": ours.answers})
+        orders = {"answers": ours.answers, "chain": ours.chain, "beside": ours.beside}
+        await serve(ours, orders)
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ import asyncio
 import sqlite3
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,31 @@ async def emit(parts: int) -> int:
     return parts
 
 
+@DBOS.workflow()
+async def chain(steps: int) -> int:
+    for number in range(steps):
+        handle = await DBOS.start_workflow_async(work, number)
+        await handle.get_result()
+    return steps
+
+
+@DBOS.workflow()
+async def beside(steps: int) -> int:
+    handles = [await DBOS.start_workflow_async(work, number) for number in range(steps)]
+    for handle in handles:
+        await handle.get_result()
+    return steps
+
+
+async def _plans(made: Any, plans: int, steps: int) -> float:
+    """Return the milliseconds of a step in plans that run one after another."""
+    began = time.perf_counter()
+    for _ in range(plans):
+        handle = await DBOS.start_workflow_async(made, steps)
+        await handle.get_result()
+    return (time.perf_counter() - began) * 1e3 / plans / steps
+
+
 class Dbos:
     def __init__(self) -> None:
         self.first = _first
@@ -78,7 +104,7 @@ async def main(url: str) -> None:
     }
     DBOS(config=config)
     DBOS.launch()
-    await serve(Dbos())
+    await serve(Dbos(), {"chain": partial(_plans, chain), "beside": partial(_plans, beside)})
     DBOS.destroy()
 
 

@@ -395,14 +395,12 @@ class _PlanRun:
     async def _revise(self, proposal: Proposal) -> None:
         """Ask for the confirmation of a revision that somebody proposes, and adopt it."""
         row = self._row
-        if row.approval == "unknown":  # what it replaces was never approved
+        if row.approval == "unknown" or proposal.by == self._context.principal:
+            # What it replaces was never approved, or the principal knows the difference.
             await self._adopt(proposal, approval="unknown")
             await self._approve()
             return
         again = self._again(proposal.plan)
-        if proposal.by == self._context.principal:  # she has written it herself
-            await self._adopt(proposal, approval="principal")
-            return
         values = {
             "title": row.plan.title,
             "changes": difference(row.plan, proposal.plan, again) or "Nothing.",
@@ -412,7 +410,9 @@ class _PlanRun:
         misled = not TRUSTED.issuperset(proposal.taints)
         decided = await self._tasks.confirm(CHANGE, values, self._question_key, misled=misled)
         if decided.approved:
-            await self._adopt(proposal, approval=_approval(decided))
+            # Who signs the difference has not seen what others have approved before.
+            approval = "others" if row.approval == "others" else _approval(decided)
+            await self._adopt(proposal, approval=approval)
             return
         await self._record(msgspec.structs.replace(row, proposed=None))
         self._refused_revision = decided.reason or "The person has declined the change."

@@ -139,7 +139,8 @@ class PlanCommands:
             made = await self._plans.propose(
                 stored, row.revision, Proposal(_read(text), str(principal), row.taints)
             )
-            return "The plan goes on as you have revised it." if made else _changed()
+            said = "The plan goes on as you have revised it, once it has what it needs of you."
+            return said if made else _changed()
         if not self._has_model:
             raise CommandError(
                 "No language model is set up that could revise it: give the whole plan as JSON or"

@@ -235,6 +235,23 @@ async def test_a_person_revises_a_plan_while_it_runs(tmp_path: Path) -> None:
     assert deeds.done == ["a", "c"]
 
 
+async def test_a_person_who_revises_a_plan_confirms_what_it_destroys(tmp_path: Path) -> None:
+    deeds = Deeds()
+    deeds.held = {"a"}
+    document = plan({"id": "a"}, result="REPORT")
+    send = {"id": "b", "skill": "send", "params": {"to": "romeo", "text": "x"}, "after": ["a"]}
+    async with planning(tmp_path, deeds=deeds) as (kit, juliet, _):
+        id_ = await started(juliet, document)
+        await kit.settled()
+        other = plan({"id": "a"}, send, result="REPORT")
+        await juliet.ask(f"/plan revise {id_} {json.dumps(other)}", "as you have revised it")
+        assert "to: romeo" in await juliet.hear("May I carry out this plan")
+        deeds.release()
+        await answer(kit, juliet, "yes")
+        await report(juliet)
+    assert deeds.done == ["a", "to romeo: x"]
+
+
 async def test_a_person_says_what_is_to_be_changed(tmp_path: Path) -> None:
     deeds = Deeds()
     deeds.held = {"a"}
