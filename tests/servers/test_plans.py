@@ -3,6 +3,7 @@ revised, and finished.
 """
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,11 +12,15 @@ import pytest
 from tests.component.models.answers import Answer, Calls, Text
 from tests.component.models.endpoint import Request
 from tests.servers.base import Server
-from tests.servers.chatting import Chat, body, chatting, heard, reply, say
+from tests.servers.chatting import Chat, asks, body, chatting, heard, reply, say
 from tests.servers.clients import SlixClient
+from tests.servers.conftest import MakeAgent
 from tests.servers.talk import login
+from tests.waiting import until
 
-pytestmark = [pytest.mark.servers, pytest.mark.both_servers]
+pytestmark = [pytest.mark.servers]
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "skills"
 
 AGENTS = ("north", "south", "west")
 PLAN = {
@@ -87,6 +92,7 @@ def confirm(juliet: SlixClient, chat: Chat, words: str, decision: str) -> str:
     return body(question)
 
 
+@pytest.mark.both_servers
 def test_a_plan_survives_asks_adapts_and_reports(xmpp_server: Server, chat: Chat) -> None:
     with login(xmpp_server) as juliet:
         say(juliet, chat.assistant, "Clean up the unused disks, please.")
@@ -109,3 +115,22 @@ def test_a_plan_survives_asks_adapts_and_reports(xmpp_server: Server, chat: Chat
         assert chat.effects() == ["wiped A", "wiped B"]
         say(juliet, chat.assistant, "/plan list")
         assert "Clean up: completed" in body(heard(juliet, "Clean up: "))
+
+
+def test_a_plan_that_is_a_skill_runs_with_the_bundled_model(
+    xmpp_server: Server, make_agent: MakeAgent, tmp_path: Path
+) -> None:
+    shutil.copytree(EXAMPLES / "ask-people", tmp_path / "plans" / "ask-people")
+    agent = make_agent(
+        xmpp_server,
+        llm__provider="local",
+        llm__max_tokens_per_request=32,
+        skills__directories=[str(tmp_path / "plans")],
+        skills__auto_approve="confined",
+    ).connected()
+    assistant, romeo_at = f"assistant@{agent.domain}", xmpp_server.jid("romeo")
+    with login(xmpp_server) as juliet, login(xmpp_server, "romeo") as romeo:
+        say(juliet, assistant, f"/run ask_people question=Tea? people={romeo_at}")
+        reply(juliet, assistant, heard(juliet, "May I carry out this plan"), "yes")
+        reply(romeo, assistant, heard(romeo, "asks: Tea?"), "Oolong")
+        until(lambda: "completed" in asks(juliet, assistant, "/tasks", "Ask several people"))
