@@ -371,7 +371,7 @@ class Confirmed(msgspec.Struct, frozen=True):
 
 class Commit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="commit"):
     """Change the database in a commit of the task; a function that takes the database is passed
-    beside it, and the result is what it returns.
+    beside it, and the result is what it returns. If that is False, nothing else is changed.
 
     Attributes:
         plan: the XML of the steps of a task that is a plan, as callers see them; None if they are

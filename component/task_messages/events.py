@@ -247,7 +247,14 @@ def _from_largest(task: Task) -> Iterator[Task]:
     """Yield a task, and then the task without everything that can be large."""
     yield task
     yield msgspec.structs.replace(
-        task, progress=None, plan=None, outputs=(), input=None, confirm=None, result=None, failure=None
+        task,
+        progress=None,
+        plan=None,
+        outputs=(),
+        input=None,
+        confirm=None,
+        result=None,
+        failure=None,
     )
 
 

@@ -80,7 +80,7 @@ from component.tasks.replay import Flight, NewRecord, RecordedAnswer, ReplayReco
 from component.tasks.request import NO_KEY, OnResult, Request, RequestKey
 from component.tasks.rows import TERMINAL, LostError, Row
 from component.tasks.several_calls import SEVERAL_CALLS, CallToStart, Decided
-from xep.binding import read
+from xep.binding import encode, read
 from xep.binding.escaping import without_forbidden
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm, parameters_of
@@ -178,13 +178,13 @@ def _show(
     """Show callers the steps of a plan and its progress, in a revision if there is something new,
     and write the row.
     """
-    is_new = report is not None or plan not in (None, row.plan)
-    row.plan = plan or row.plan
-    if is_new:
-        progress = None if report is None else _progress_of(report)
-        tx.publish(change(tx, row, row.state, progress))
-    else:
+    progress = None if report is None else _progress_of(report)
+    is_known = progress is None or encode(progress) == row.progress
+    if is_known and plan in (None, row.plan):
         rows.update(tx, row)
+        return
+    row.plan = plan or row.plan
+    tx.publish(change(tx, row, row.state, progress))
 
 
 class Run:
@@ -1021,6 +1021,8 @@ class Run:
 
         def change_all(tx: Transaction, row: Row) -> None:
             made[:] = [op(tx)]
+            if made[0] is False:
+                return
             if asked.cancel:
                 changes.cancel_children(tx, row.id, asked.cancel)
             if asked.deadline is not None:

@@ -50,6 +50,7 @@ class PlanSteps(Payload, frozen=True, kw_only=True):
     def ended(self) -> "PlanSteps":
         """Return the steps of a plan that ends now: those that run are cancelled with it."""
         replace = msgspec.structs.replace
-        steps = [replace(one, state="cancelled") if one.state == "running" else one
-                 for one in self.steps]
+        steps = [
+            replace(one, state="cancelled") if one.state == "running" else one for one in self.steps
+        ]
         return replace(self, steps=tuple(steps))
