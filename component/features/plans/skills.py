@@ -55,8 +55,12 @@ def _start(plans: Callable[[], Plans]) -> Skill:
             raise SkillError("Plans are started in a direct conversation, not in a room.")
         judged = await judge(context, plan, {}, context.taints)
         work = work_asked_in(context)
-        if not work.agent:
-            work = msgspec.structs.replace(work, agent=JID.parse(context.address).local or "")
+        if not work.agent:  # no model calls it, but a client, which gets the events
+            work = msgspec.structs.replace(
+                work,
+                agent=JID.parse(context.address).local or "",
+                requester=JID.parse(context.sender),
+            )
 
         async def start(key: str) -> str:
             try:
