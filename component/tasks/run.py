@@ -137,6 +137,9 @@ class Admitted(msgspec.Struct, frozen=True):
     on_result: OnResult | None = None
 
 
+_ASKED_BY_CLIENTS: Final = ("iq", "message", "command")
+
+
 def context_of(
     request: Request,
     skill: Skill,
@@ -163,6 +166,7 @@ def context_of(
         lang=request.lang or "",
         deadline=request.deadline,
         is_stored=is_stored,
+        client=str(request.requester) if request.origin in _ASKED_BY_CLIENTS else "",
         host=host,
     )
 
