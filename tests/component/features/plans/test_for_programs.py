@@ -105,7 +105,11 @@ async def test_debug(tmp_path: Path) -> None:
             last = await event(program, id_, "completed", "failed")
             print(last)
             print(await get(program, id_))
-            print((await program.iq("get", f"<events xmlns='{TASK}' id='{id_}' since='0'/>")).forward())
+            print(
+                (
+                    await program.iq("get", f"<events xmlns='{TASK}' id='{id_}' since='0'/>")
+                ).forward()
+            )
             print((await program.iq("get", f"<tasks xmlns='{TASK}'/>")).forward())
         finally:
             for d, s in kit.stanzas:
