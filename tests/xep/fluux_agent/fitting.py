@@ -60,12 +60,10 @@ class _Fitting(Fit):
                 return _few(field, 0, 2)
             case "Approvals.need" | "PlanSteps.revision":
                 return st.integers(1, 10**9)
-            case "PlanStep.id":
+            case "PlanStep.id" | "PlanStep.group" | "PlanStep.otherwise":
                 return step_names
-            case "PlanStep.group" | "PlanStep.otherwise":
-                return st.none() | step_names
             case "PlanStep.after":
-                return st.none() | st.lists(step_names, min_size=1, max_size=3).map(" ".join)
+                return st.lists(step_names, min_size=1, max_size=3).map(" ".join)
             case "PlanSteps.digest":
                 return st.from_regex(r"[0-9a-f]{64}", fullmatch=True)
             case "SignedGrant.jws" | "SignedReceipt.jws":
