@@ -171,13 +171,20 @@ def plan_of(value: Mapping[str, Any]) -> Plan:
     except (msgspec.ValidationError, RecursionError) as error:
         why = str(error).replace(_ID_IN_ERRORS, "of lower-case letters, digits and _")
         raise PlanError(f"The plan has a fault: {why or 'it is nested too deeply'}.") from None
-    size = len(_encode(plan))
-    if size > MOST_BYTES:
-        raise PlanError(
-            f"The plan has {size} bytes of JSON, and at most {MOST_BYTES} can be read by a person:"
-            " use fewer or shorter steps."
-        )
+    if problem := fault_of_size(plan):
+        raise PlanError(problem)
     return plan
+
+
+def fault_of_size(plan: Plan) -> str:
+    """Return why a plan is too large, as a sentence; empty if it is not."""
+    size = len(_encode(plan))
+    if size <= MOST_BYTES:
+        return ""
+    return (
+        f"The plan has {size} bytes of JSON, and at most {MOST_BYTES} can be read by a person: use"
+        " fewer or shorter steps."
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What programs see of a plan that they start: its steps, in each state of its task."""
+"""What programs see of the plans that they start: their steps, in each state of their tasks."""
 
 import json
 from pathlib import Path
@@ -6,112 +6,151 @@ from typing import Any
 
 import pytest
 
-from component.skills.context import Context
-from component.skills.declare import skill
 from tests import schemas
-from tests.kit.service import AGENT, Kit, service
+from tests.component.features.plans.planning import answer, plan, planning
+from tests.kit import anyio_backend
 from tests.kit.xmpp import Peer
 from xep.binding.escaping import escape_text
-from xep.disco import InfoQuery
+from xep.disco import INFO, InfoQuery
 from xep.fluux_agent.execute import Result
 from xep.fluux_agent.plan import NAMESPACE, PlanStep
-from xep.fluux_agent.task import Cancel, Events, Task, Tasks
+from xep.fluux_agent.task import Events, Task, Tasks
+from xep.pubsub import NAMESPACE as PUBSUB
 from xep.stanza import Incoming
 
+__all__ = ["anyio_backend"]
 pytestmark = pytest.mark.anyio
-PROGRAM = "juliet@capulet.example/program"
 TASK = "urn:fluux:agent:0#task"
+SLOW = {"kind": "call", "skill": "slow", "params": {"text": "x"}}
 
 
-@skill(open_world=False, destructive=False, read_only=False)
-def note(text: str) -> str:
-    """Note a text."""
-    return f"noted {text}"
-
-
-@skill(open_world=False, destructive=False, durable=True)
-async def wait(context: Context, text: str) -> str:
-    """Wait a day."""
-    await context.sleep(86_400)
-    return text
-
-
-def step(id_: str, skill_: str = "note", text: str = "a", **more: Any) -> dict[str, Any]:
-    return {"id": id_, "kind": "call", "skill": skill_, "params": {"text": text}, **more}
-
-
-PLAN = {
-    "title": "Two notes",
-    "goal": "Note twice",
-    "steps": [step("one", title="Note a"), step("two", text="{one.text} b", after=["one"])],
-}
-SLOW = {
-    "title": "Wait",
-    "goal": "Wait, then note",
-    "steps": [step("one", "wait"), step("two", after=["one"])],
-}
-
-
-async def execute(program: Peer, skill_: str, **params: Any) -> Result:
+async def execute(program: Peer, skill: str, **params: Any) -> Result:
     text = escape_text(json.dumps(params))
-    answer = await program.iq(
+    answered = await program.iq(
         "set",
-        f"<execute xmlns='urn:fluux:agent:0#execute' skill='{skill_}' mode='inline'>"
+        f"<execute xmlns='urn:fluux:agent:0#execute' skill='{skill}' mode='inline'>"
         f"<params type='application/json'>{text}</params></execute>",
     )
-    return answer.require(Result)
+    return answered.require(Result)
 
 
-async def start(program: Peer, plan: dict[str, Any]) -> str:
-    result = await execute(program, "plan_start", plan=plan)
+async def start(program: Peer, document: dict[str, Any]) -> str:
+    result = await execute(program, "plan_start", plan=document)
     assert not result.is_error, result
     id_: str = json.loads(result.outputs[1].text)["plan"]
     return id_
 
 
-async def event(program: Peer, id_: str, *states: str) -> Task:
-    """Return the next event of a task, in one of these states."""
-
-    def wanted(stanza: Incoming) -> bool:
-        found = stanza.payload(Task) if stanza.kind == "message" else None
-        return found is not None and found.id == id_ and found.state in states
-
-    return (await program.receive(wanted)).require(Task)
-
-
-async def get(program: Peer, id_: str) -> Task:
-    answer = await program.iq("get", f"<task xmlns='{TASK}' id='{id_}'/>")
-    schemas.check(answer.forward())
-    return answer.require(Task)
+async def event(program: Peer, id_: str) -> Task:
+    """Return the next event of a task."""
+    message = await program.receive(
+        lambda one: (
+            one.kind == "message" and (found := one.payload(Task)) is not None and found.id == id_
+        )
+    )
+    schemas.check(message.forward())
+    return message.require(Task)
 
 
-def shown(task: Task) -> list[tuple[str, str]]:
-    assert task.plan is not None
-    return [(one.id, one.state) for one in task.plan.steps]
+async def until(program: Peer, id_: str, **states: str) -> Task:
+    """Return the next event of a plan in which these steps are in these states."""
+    while True:
+        found = await event(program, id_)
+        if states.items() <= {one.id: one.state for one in steps(found)}.items():
+            return found
 
 
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    from trio.testing import MockClock
+async def ask(program: Peer, payload: str) -> Incoming:
+    """Return the answer to a request."""
+    answered = await program.iq("get", payload)
+    schemas.check(answered.forward())
+    return answered
 
-    return "trio", {"clock": MockClock(autojump_threshold=0)}
+
+async def get(program: Peer, id_: str | None) -> Task:
+    return (await ask(program, f"<task xmlns='{TASK}' id='{id_}'/>")).require(Task)
 
 
-async def test_debug(tmp_path: Path) -> None:
-    async with service(tmp_path, skills=[note, wait]) as kit:
-        program = kit.peer(PROGRAM)
-        try:
-            id_ = await start(program, PLAN)
-            last = await event(program, id_, "completed", "failed")
-            print(last)
-            print(await get(program, id_))
-            print(
-                (
-                    await program.iq("get", f"<events xmlns='{TASK}' id='{id_}' since='0'/>")
-                ).forward()
-            )
-            print((await program.iq("get", f"<tasks xmlns='{TASK}'/>")).forward())
-        finally:
-            for d, s in kit.stanzas:
-                print(d, s[:3000])
-    assert 0
+def steps(task: Task) -> tuple[PlanStep, ...]:
+    return () if task.plan is None else task.plan.steps
+
+
+async def test_a_program_sees_the_steps_of_its_plan_in_each_state_of_the_task(
+    tmp_path: Path,
+) -> None:
+    second = {"id": "b", "params": {"text": "{a.text}"}, "after": ["a"], "title": "Do it again"}
+    document = plan({"id": "a"}, {"kind": "call", "skill": "do"} | second)
+    async with planning(tmp_path) as (_, program, _):
+        info = (await program.iq("get", f"<query xmlns='{INFO}'/>")).require(InfoQuery)
+        assert NAMESPACE in [one.var for one in info.features]
+        id_ = await start(program, document)
+        told = [await event(program, id_)]
+        while told[-1].state != "completed":
+            told.append(await event(program, id_))
+        assert [[one.state for one in steps(task)] for task in told] == [
+            [],
+            ["waiting", "waiting"],
+            ["running", "waiting"],
+            ["done", "running"],
+            ["done", "done"],
+            ["done", "done"],
+        ]
+        whole = await get(program, id_)
+        assert whole.plan == told[-1].plan
+        assert whole.plan is not None
+        one, two = whole.plan.steps
+        assert (one.title, one.kind, one.after) == ("run do", "call", None)
+        assert (two.title, two.after, whole.plan.revision) == ("Do it again", "a", 1)
+        assert (await get(program, two.task)).state == "completed"
+
+        query = f"<events xmlns='{TASK}' id='{id_}' since='0'/>"
+        kept = (await ask(program, query)).require(Events)
+        assert [one.plan for one in kept.tasks] == [one.plan for one in told]
+        listed = (await ask(program, f"<tasks xmlns='{TASK}'/>")).require(Tasks)
+        assert [one.plan for one in listed.tasks if one.id == id_] == [whole.plan]
+        node = f"<pubsub xmlns='{PUBSUB}'><items node='urn:fluux:agent:0#tasks'/></pubsub>"
+        assert (await ask(program, node)).forward().count("<step ") == 2
+
+
+async def test_of_two_revisions_that_were_made_from_one_plan_one_counts(tmp_path: Path) -> None:
+    async with planning(tmp_path) as (_, program, _):
+        id_ = await start(program, plan({"id": "a"}, {"id": "b", "after": ["a"]} | SLOW))
+        before = await until(program, id_, a="done", b="running")
+        document = plan({"id": "a"}, {"id": "c", "after": ["a"]} | SLOW)
+        revised = await execute(program, "plan_revise", plan=id_, revision=1, document=document)
+        assert not revised.is_error
+        after = await until(program, id_, a="done", c="running")
+        assert after.plan is not None
+        assert before.plan is not None
+        assert (after.plan.revision, after.plan.steps[0]) == (2, before.plan.steps[0])
+        assert after.plan.digest != before.plan.digest
+        assert (await get(program, before.plan.steps[1].task)).state == "cancelled"
+        late = await execute(program, "plan_revise", plan=id_, revision=1, document=document)
+        assert late.is_error
+        assert "has the revision 2" in late.outputs[0].text
+        assert (await get(program, id_)).plan == after.plan
+
+
+async def test_what_a_program_adds_to_its_plan_is_confirmed_like_a_new_plan(
+    tmp_path: Path,
+) -> None:
+    async with planning(tmp_path) as (kit, program, deeds):
+        id_ = await start(program, plan({"id": "a"} | SLOW))
+        await until(program, id_, a="running")
+        added = {"id": "b", "skill": "send", "params": {"to": "romeo", "text": "x"}}
+        document = plan({"id": "a"} | SLOW, added)
+        await execute(program, "plan_revise", plan=id_, revision=1, document=document)
+        assert "to: romeo" in await program.hear("May I change the plan")
+        assert deeds.done == []
+        await answer(kit, program, "yes")
+        await until(program, id_, a="running", b="done")
+        assert deeds.done == ["to romeo: x"]
+
+
+async def test_no_step_runs_in_a_cancelled_plan(tmp_path: Path) -> None:
+    async with planning(tmp_path) as (_, program, _):
+        id_ = await start(program, plan({"id": "a"} | SLOW, {"id": "b", "after": ["a"]}))
+        running = await until(program, id_, a="running")
+        await program.iq("set", f"<cancel xmlns='{TASK}' id='{id_}'/>")
+        assert [one.state for one in steps(await get(program, id_))] == ["cancelled", "waiting"]
+        assert (await get(program, steps(running)[0].task)).state == "cancelled"
