@@ -264,7 +264,10 @@ class _Picture:
     def _pill(self, key: str, name: str) -> str:
         width = 28 + _width(name, _SMALL)
         left, top = self._middle(key) - width / 2, self._top(key)
-        label = _text(14, 18, name, _SMALL, ("f", _FAINT[0], 400))
+        label = (
+            f'<text class="f" fill="{_FAINT[0]}" x="{width / 2:.1f}" y="18" text-anchor="middle"'
+        )
+        label += f' font-size="{_SMALL:g}">{escape_text(name)}</text>'
         return (
             f'<g transform="translate({left:.1f} {top:.1f})"><title>{escape_text(name)}</title>'
             f'<rect class="g" fill="{_PAPER[0]}" stroke="{_LINES[0]}" width="{width:.1f}"'

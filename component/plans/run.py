@@ -791,7 +791,7 @@ class _PlanRun:
                 steps=tuple(
                     PlanStep(
                         id=step.id,
-                        title=name_of(step)[:_LONGEST_TITLE],
+                        title=" ".join(name_of(step).split())[:_LONGEST_TITLE] or step.id,
                         kind=step.kind,
                         state=_STATES[situations.get(step.id, "waiting")],
                         task=None if (one := self._steps.get(step.id)) is None else one.task,

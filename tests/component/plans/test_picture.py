@@ -25,15 +25,18 @@ def step(id_: str, title: str, state: Any = "waiting", kind: Any = "call", **mor
     return PlanStep(id=id_, title=title, kind=kind, state=state, **more)
 
 
-def plan(*steps: PlanStep, title: str = "Compare two rivers") -> PlanSteps:
+def plan(*steps: PlanStep, title: str = "A plan") -> PlanSteps:
     return PlanSteps(title=title, revision=1, digest="0" * 64, steps=steps)
 
 
-RIVERS = plan(
-    step("po", "Level of the Po", "done", group="levels", task="1"),
-    step("arno", "Level of the Arno", "running", group="levels", task="2"),
-    step("report", "Write the report", kind="agent", after="levels"),
-    step("send", "Send it to the board?", kind="ask", after="report"),
+DELIVERY = plan(
+    step("north", "Read the terms of North", "done", group="sources", task="1"),
+    step("south", "Read the terms of South", "running", group="sources", task="2"),
+    step("west", "Read the terms of West", "failed", group="sources", task="3"),
+    step("table", "Compare the delivery times", kind="agent", after="sources"),
+    step("check", "Is the table right?", kind="ask", after="table"),
+    step("mail", "Mail the table to Romeo", after="check"),
+    title="Delivery times",
 )
 
 
@@ -149,7 +152,7 @@ def test_a_state_is_a_word_and_a_symbol() -> None:
 
 
 def test_the_picture_of_the_documentation_is_what_is_drawn() -> None:
-    assert SHOWN.read_text("utf-8") == svg(RIVERS)
+    assert SHOWN.read_text("utf-8") == svg(DELIVERY)
 
 
 def test_a_plan_is_drawn_in_text() -> None:
