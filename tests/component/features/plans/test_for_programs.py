@@ -140,7 +140,7 @@ async def test_what_a_program_adds_to_its_plan_is_confirmed_like_a_new_plan(
         added = {"id": "b", "skill": "send", "params": {"to": "romeo", "text": "x"}}
         document = plan({"id": "a"} | SLOW, added)
         await execute(program, "plan_revise", plan=id_, revision=1, document=document)
-        assert "to: romeo" in await program.hear("May I change the plan")
+        assert "to: romeo" in await program.hear("May I carry out this plan")
         assert deeds.done == []
         await answer(kit, program, "yes")
         await until(program, id_, a="running", b="done")
