@@ -15,7 +15,9 @@ SOURCE = ROOT / "xep" / "protoxep" / "urn-fluux-agent-0.xml"
 SCHEMAS = ROOT / "protocol_schemas"
 TARGET = ROOT / "docs" / "specification.html"
 
-_SCHEMA = re.compile(r"(<code caption='(\w+\.xsd)'><!\[CDATA\[\n).*?(\]\]></code>)", re.DOTALL)
+_SCHEMA = re.compile(
+    r"(<code caption='(\w+\.(?:xsd|schema\.json))'><!\[CDATA\[\n).*?(\]\]></code>)", re.DOTALL
+)
 _SECTION = re.compile(r"section[1-5]")
 _KEYWORD = re.compile(r"\b(?:MUST|SHOULD|MAY)(?: NOT)?\b")
 _XML = re.compile(r"(?P<c><!--.*?-->)|(?P<t></?[\w:.-]+|/?>)|(?P<s>'[^']*'|\"[^\"]*\")", re.DOTALL)

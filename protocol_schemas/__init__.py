@@ -11,8 +11,8 @@ from typing import Final
 NAMESPACES: Final = {
     f"urn:fluux:agent:0#{name}": f"{name}.xsd"
     for name in (
-        *("skills", "execute", "confirm", "task", "delegation", "grant", "keys", "memory"),
-        *("provenance", "errors"),
+        *("skills", "execute", "confirm", "task", "plan", "delegation", "grant", "keys"),
+        *("memory", "provenance", "errors"),
     )
 }
 """The file of each namespace."""

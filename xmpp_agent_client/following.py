@@ -57,6 +57,7 @@ class Follower:
             _with_confirmation(event, before.confirmation),
             poll_after=event.poll_after or before.poll_after,
             progress=event.progress or before.progress,
+            plan=event.plan or before.plan,
             outputs=outputs,
         )
 

@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from xep.fluux_agent.execute import State, Usage
+from xep.fluux_agent.plan import StepKind, StepState
 from xep.fluux_agent.skills import Annotations
 from xep.hashes import Hash
 from xmpp_agent_client.errors import AgentError
@@ -120,6 +121,49 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     fraction: float | None = None
 
 
+class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A step of a plan.
+
+    Attributes:
+        id: its id in the document of the plan.
+        title: what it does, for people.
+        kind: ``call``, ``agent`` or ``ask``.
+        state: ``waiting``, ``running``, ``done``, ``skipped``, ``failed``, ``unknown`` (it was
+            interrupted, and may have had an effect), or ``cancelled`` (with the plan).
+        task: the id of its task, once it has begun.
+        after: the ids of the steps and the names of the groups that it waits for.
+        group: the name of its group, if it is in one.
+        otherwise: the id of the step that runs in its place if it fails.
+    """
+
+    id: str
+    title: str
+    kind: StepKind
+    state: StepState
+    task: str | None = None
+    after: tuple[str, ...] = ()
+    group: str | None = None
+    otherwise: str | None = None
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """How the steps of a task stand that is a plan.
+
+    Attributes:
+        title: its title.
+        revision: the number of its document, from 1, which a revision names.
+        digest: a digest of its document; equal ones belong to equal documents.
+        steps: its steps, in the order of the document.
+        paused: why no step begins at present; None if they do.
+    """
+
+    title: str
+    revision: int
+    digest: str
+    steps: tuple[PlanStep, ...]
+    paused: str | None = None
+
+
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """A question of a task. The answer is an object that matches ``schema``.
 
@@ -197,6 +241,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         context: groups tasks.
         thread: the thread of messages about it.
         progress: how far it is.
+        plan: its steps, if it is a plan.
         outputs: the artifacts before the end, each as far as it is known.
         question: what it asks you.
         confirmation: what has to be confirmed. Whether you are asked is not part of the state.
@@ -218,6 +263,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     context: str | None = None
     thread: str | None = None
     progress: Progress | None = None
+    plan: Plan | None = None
     outputs: tuple[Output, ...] = ()
     question: Question | None = None
     confirmation: Confirmation | None = None

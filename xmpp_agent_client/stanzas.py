@@ -18,6 +18,7 @@ from xep.fluux_agent import execute as wire_execute
 from xep.fluux_agent import skills as wire_skills
 from xep.fluux_agent import task as wire_task
 from xep.fluux_agent.errors import CONDITIONS
+from xep.fluux_agent.plan import PlanSteps
 from xep.jid import JID, JIDError
 from xep.result_sets import ResultSet
 from xep.stanza_error import StanzaError
@@ -33,6 +34,8 @@ from xmpp_agent_client.model import (
     File,
     Output,
     Parameter,
+    Plan,
+    PlanStep,
     Progress,
     Question,
     Result,
@@ -446,6 +449,7 @@ def _task(task: wire_task.Task, agent: str, lang: str) -> Task:
         context=task.context,
         thread=task.thread,
         progress=_progress(task.progress),
+        plan=_plan(task.plan),
         outputs=tuple(map(_output, task.outputs)),
         question=None if task.input is None else _question(task.input, task.id, agent, lang),
         confirmation=None if task.confirm is None else _confirmation(task.confirm, agent),
@@ -459,6 +463,31 @@ def _progress(progress: wire_task.Progress | None) -> Progress | None:
         return None
     fraction = None if progress.fraction is None else float(progress.fraction)
     return Progress(text=progress.text, fraction=fraction)
+
+
+def _plan(plan: PlanSteps | None) -> Plan | None:
+    if plan is None:
+        return None
+    steps = [
+        PlanStep(
+            id=step.id,
+            title=step.title,
+            kind=step.kind,
+            state=step.state,
+            task=step.task,
+            after=tuple((step.after or "").split()),
+            group=step.group,
+            otherwise=step.otherwise,
+        )
+        for step in plan.steps
+    ]
+    return Plan(
+        title=plan.title,
+        revision=plan.revision,
+        digest=plan.digest,
+        steps=tuple(steps),
+        paused=plan.paused,
+    )
 
 
 def _question(question: wire_task.Input, task: str, agent: str, lang: str) -> Question:

@@ -158,7 +158,7 @@ class TaskStarter:
         name = msgspec.json.encode((trigger.source, trigger.name, trigger.key)).decode()
         return Request(
             skill=skill,
-            requester=work.principal.bare,
+            requester=work.requester or work.principal.bare,
             principal=work.principal.bare,
             target=self._address_of(work.agent, work.principal, work.at),
             json=params,

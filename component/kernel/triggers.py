@@ -73,6 +73,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             online; or on time, because the principal has set the time: then quiet hours do not
             delay the result for the principal.
         thread: the thread of the messages about the work; None for none.
+        requester: the full JID of the client that gets the events of the task; None if people get
+            the result only.
         taints: the sources of the texts that the model had read which asked for this work.
         limits: those of the agent whose model asked for it.
     """
@@ -92,6 +94,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     template: str = ""
     deliver: Literal["now", "online", "on-time"] = "now"
     thread: str | None = None
+    requester: JID | None = None
     taints: tuple[Taint, ...] = ()
     limits: AgentLimits = AgentLimits()
 

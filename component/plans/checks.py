@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from component.plans.document import Kind, Plan, Step
+from component.plans.document import Kind, Plan, Step, fault_of_size
 from component.plans.templates import TemplateError, roots_in
 from xep.jid import JID, JIDError
 
@@ -40,6 +40,8 @@ def faults(plan: Plan, *, has_params: bool = False) -> list[str]:
 
     With `has_params`, it is that of a skill, and may refer to the parameters of the skill.
     """
+    if problem := fault_of_size(plan):
+        return [problem]
     found = [*_of_names(plan), *(fault for step in plan.steps for fault in _of_fields(step))]
     if found:
         return found

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
+import json
 import tomllib
 from collections.abc import Mapping
 from datetime import datetime
@@ -12,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from component.config.llm import Tier
+from component.skills.schema import ordered_schema
 
 MOST_STEPS: Final = 20
 MOST_BYTES: Final = 16_384
@@ -134,6 +137,18 @@ def digest_of(plan: Plan) -> str:
     return hashlib.sha256(_encode(plan)).hexdigest()
 
 
+def schema_text() -> str:
+    """Return `protocol_schemas/plan.schema.json`."""
+    schema = msgspec.json.decode(msgspec.json.encode(ordered_schema(Plan)))
+    for one in schema["$defs"].values():
+        one["description"] = inspect.cleandoc(one["description"])
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "The document of a plan",
+    }
+    return json.dumps(head | schema, indent=2, ensure_ascii=False) + "\n"
+
+
 def read_plan(text: str | bytes) -> Plan:
     """Read a plan that is JSON, or TOML if it does not begin with a brace. Raises PlanError."""
     if len(text) > 4 * MOST_BYTES:
@@ -156,10 +171,21 @@ def plan_of(value: Mapping[str, Any]) -> Plan:
     except (msgspec.ValidationError, RecursionError) as error:
         why = str(error).replace(_ID_IN_ERRORS, "of lower-case letters, digits and _")
         raise PlanError(f"The plan has a fault: {why or 'it is nested too deeply'}.") from None
-    size = len(_encode(plan))
-    if size > MOST_BYTES:
-        raise PlanError(
-            f"The plan has {size} bytes of JSON, and at most {MOST_BYTES} can be read by a person:"
-            " use fewer or shorter steps."
-        )
+    if problem := fault_of_size(plan):
+        raise PlanError(problem)
     return plan
+
+
+def fault_of_size(plan: Plan) -> str:
+    """Return why a plan is too large, as a sentence; empty if it is not."""
+    size = len(_encode(plan))
+    if size <= MOST_BYTES:
+        return ""
+    return (
+        f"The plan has {size} bytes of JSON, and at most {MOST_BYTES} can be read by a person: use"
+        " fewer or shorter steps."
+    )
+
+
+if __name__ == "__main__":
+    print(schema_text(), end="")  # noqa: T201 - python -m component.plans.document

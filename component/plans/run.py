@@ -72,6 +72,7 @@ _TRIES: Final = 2
 _MOST_REVISIONS: Final = 2
 """How often a plan is revised by a model because it cannot go on."""
 _LONGEST_OUTPUT: Final = 200_000
+_LONGEST_TITLE: Final = 200
 _LONGEST_REPORT: Final = 30_000
 _MOST_HELD: Final = 100
 """How many messages wait for a person who does not want them now."""
@@ -633,7 +634,8 @@ class _PlanRun:
             self._note(msgspec.structs.replace(one, state="skipped", reason="It is not needed."))
         if self._changed or self._removed:
             cancel = tuple(one.task for one in cancelled if one.task)
-            await self._record(self._row, cancel=cancel, said=self._progress_text())
+            # What callers see follows when the steps that begin have their tasks.
+            await self._record(self._row, cancel=cancel, is_shown=False)
 
     async def _start_step(self, step: Step, row: StepRow) -> str:
         """Start the task of a step. Raises SkillError and TemplateError."""
@@ -688,13 +690,13 @@ class _PlanRun:
         row = self._row
         tasks = [one.task for one in self._steps.values() if one.state == "running" and one.task]
         changed = list(self._changed.values())
-        view = self._view()
+        report = ReportProgress(self._fraction(), self._progress_text())
 
         def is_pending(database: Any) -> bool:
             rows.put_steps(database, row.task, changed)
             return rows.is_unchanged(database, row)
 
-        await self._tasks.wait_for_any(tasks, row.event, is_pending, view)
+        await self._tasks.wait_for_any(tasks, row.event, is_pending, self._view(), report)
 
     async def _record(
         self,
@@ -703,6 +705,7 @@ class _PlanRun:
         cancel: tuple[str, ...] = (),
         said: str = "",
         notice: Notification | None = None,
+        is_shown: bool = True,
     ) -> None:
         """Write the plan, its changed steps, what callers see of it, and a report, in one commit.
         If somebody else has changed the plan, leave, and begin again with that.
@@ -720,7 +723,8 @@ class _PlanRun:
             return True
 
         report = ReportProgress(self._fraction(), said) if said else None
-        record = Commit(self._view(), report, cancel, self.plan.deadline)
+        view = self._view() if is_shown else None
+        record = Commit(view, report, cancel, self.plan.deadline)
         if not await self._tasks.record(op, record):
             await self._tasks.wait_for_any((), row.event, lambda _: False)
         self._removed.clear()
@@ -787,11 +791,13 @@ class _PlanRun:
                 steps=tuple(
                     PlanStep(
                         id=step.id,
-                        title=name_of(step),
+                        title=" ".join(name_of(step).split())[:_LONGEST_TITLE] or step.id,
                         kind=step.kind,
                         state=_STATES[situations.get(step.id, "waiting")],
                         task=None if (one := self._steps.get(step.id)) is None else one.task,
                         after=" ".join(step.after) or None,
+                        group=step.group or None,
+                        otherwise=step.otherwise or None,
                     )
                     for step in self.plan.steps
                 ),

@@ -19,6 +19,7 @@ from component.skills.operations import (
     Judged,
     JudgeTask,
     ReadChildren,
+    ReportProgress,
     StartTask,
     WaitForEvent,
 )
@@ -76,9 +77,10 @@ class ChildTasks:
         event: str,
         is_pending: Callable[[Any], bool],
         plan: str | None = None,
+        progress: ReportProgress | None = None,
     ) -> NoReturn:
         """Leave the skill until one of these tasks has ended or an event has happened."""
-        await self._host.perform(WaitForEvent(event, tuple(tasks), plan), is_pending)
+        await self._host.perform(WaitForEvent(event, tuple(tasks), plan, progress), is_pending)
         raise AssertionError("The function is left before.")
 
 

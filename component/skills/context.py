@@ -74,11 +74,12 @@ class Context:
     at which the agent was asked, `task` the id of the task if there is one, `paid_by` that of the
     task or turn whose budget pays, `delegation` what an agent that asks for somebody else has said,
     `lang` the language of the request, `deadline` when the result becomes useless; they are empty
-    outside the service. `is_stored` says whether the task was stored before this run, so that an
-    earlier run may have done something. `taints` are the sources of the texts that the agent's
-    model has read, if a model calls the skill, `limits` what that agent may use, and `trace` links
-    the audit events of its turn. `room` is the room in which the agent was asked, or the occupant
-    who asked in private; empty elsewhere.
+    outside the service. `client` is the full JID of the client that has asked for this call, empty
+    if a model, an event or another task has. `is_stored` says whether the task was stored before
+    this run, so that an earlier run may have done something. `taints` are the sources of the texts
+    that the agent's model has read, if a model calls the skill, `limits` what that agent may use,
+    and `trace` links the audit events of its turn. `room` is the room in which the agent was asked,
+    or the occupant who asked in private; empty elsewhere.
 
     `http`, `memory`, `xmpp`, `llm` and `has_credential` need a capability that the manifest of the
     skill (or `@skill(capabilities=…)` of a module) declares. CapabilityMissing names the one that
@@ -100,6 +101,7 @@ class Context:
     deadline: datetime | None = None
     is_stored: bool = True
     room: str = ""
+    client: str = ""
     host: dataclasses.InitVar[Host | None] = None
     _host: Host = dataclasses.field(init=False)
     _functions: HostFunctions | None = dataclasses.field(init=False, default=None)

@@ -277,12 +277,13 @@ class WaitForEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
     ended: it raises Parked.
 
     A function that takes the database, and returns whether it has not happened yet, is passed
-    beside it. `plan` is as in `Commit`.
+    beside it. `plan` and `progress` are as in `Commit`.
     """
 
     event: str
     tasks: tuple[str, ...] = ()
     plan: str | None = None
+    progress: ReportProgress | None = None
 
 
 class ChildTerms(msgspec.Struct, frozen=True):
@@ -370,11 +371,12 @@ class Confirmed(msgspec.Struct, frozen=True):
 
 class Commit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="commit"):
     """Change the database in a commit of the task; a function that takes the database is passed
-    beside it, and the result is what it returns.
+    beside it, and the result is what it returns. If that is False, nothing else is changed.
 
     Attributes:
-        plan: the XML of the steps of a task that is a plan, as callers see them.
-        progress: what is reported with it; None for no event.
+        plan: the XML of the steps of a task that is a plan, as callers see them; None if they are
+            the same.
+        progress: what is reported with it.
         cancel: child tasks that are cancelled with it.
         deadline: when the task becomes useless, if that is earlier than its deadline.
     """

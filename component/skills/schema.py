@@ -294,6 +294,7 @@ _Key: TypeAlias = frozenset[tuple[type, Any]]
 def ordered_schema(hint: Any) -> dict[str, Any]:
     """Return the JSON Schema of a type; raises what `msgspec.json.schema` does."""
     schema = msgspec.json.schema(hint)
+    _translate_patterns(schema)
     orders: dict[_Key, list[Any]] = {}
     for choices in _choices_in(hint, set()):
         orders.setdefault(_key_of(choices), choices)
@@ -336,6 +337,21 @@ def _reorder(schema: Any, orders: Mapping[_Key, list[Any]]) -> None:
     elif isinstance(schema, list):
         for part in schema:
             _reorder(part, orders)
+
+
+def _translate_patterns(schema: Any) -> None:
+    r"""Write `$` for `\Z`: in JSON Schema, whose expressions are those of ECMA-262, `\Z` means the
+    letter, and `$` the very end.
+    """
+    if isinstance(schema, dict):
+        pattern = schema.get("pattern")
+        if isinstance(pattern, str) and pattern.endswith(r"\Z"):
+            schema["pattern"] = f"{pattern[:-2]}$"
+        for part in schema.values():
+            _translate_patterns(part)
+    elif isinstance(schema, list):
+        for part in schema:
+            _translate_patterns(part)
 
 
 _CONSTRAINTS = (

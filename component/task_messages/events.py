@@ -130,7 +130,7 @@ class TaskNews:
         if notice.request.origin in _REPORTED and notice.final:
             for ended in self.on_tool_ended:
                 ended(notice.task.id)
-        if notice.request.origin in (*_REPORTED, "child") and notice.question is None:
+        if _is_silent(notice) and notice.question is None:
             return nothing_to_send()  # somebody else reports the rest, such as the model's answer
         if not self._connected():
             return None
@@ -190,8 +190,7 @@ class TaskNews:
     def _send(self, notice: Notice, delivery: Delivery) -> None:
         request = notice.request
         agent, person = request.target, request.principal
-        silent = request.origin in _REPORTED or (request.origin == "child" and notice.final)
-        if not silent and self._may_write(agent, person):
+        if not _is_silent(notice) and self._may_write(agent, person):
             self._send_event(notice, delivery)
         if notice.question is None:
             return
@@ -233,6 +232,16 @@ class TaskNews:
                 return
 
 
+def _is_silent(notice: Notice) -> bool:
+    """Whether a revision has no event, because another part of the service reports it."""
+    request = notice.request
+    if request.origin == "child":
+        return notice.final or notice.question is None
+    if request.origin == "trigger":
+        return request.requester.resource is None  # no client has asked for the work
+    return request.origin in _REPORTED
+
+
 class _Held:
     """The events of a task that wait for the answer to its request."""
 
@@ -247,7 +256,14 @@ def _from_largest(task: Task) -> Iterator[Task]:
     """Yield a task, and then the task without everything that can be large."""
     yield task
     yield msgspec.structs.replace(
-        task, progress=None, outputs=(), input=None, confirm=None, result=None, failure=None
+        task,
+        progress=None,
+        plan=None,
+        outputs=(),
+        input=None,
+        confirm=None,
+        result=None,
+        failure=None,
     )
 
 
@@ -273,7 +289,7 @@ def _body(notice: Notice) -> sentences.Sentence | None:
     """
     question = notice.question
     is_asked = question and not question.lapsed and notice.request.principal in question.asked
-    if not notice.request.conversational or is_asked:
+    if not notice.request.conversational or is_asked or notice.request.origin in _REPORTED:
         return None
     if notice.final:
         return sentences.ending(notice.task, notice.request.lang)

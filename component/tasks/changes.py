@@ -24,10 +24,11 @@ from component.tasks.receipts import MakeReceipt, end_with_receipt, error_with
 from component.tasks.replay import RecordBound, RecordedAnswer
 from component.tasks.request import Request
 from component.tasks.rows import TERMINAL, Detail, OpenBound, Row
-from xep.binding import encode
+from xep.binding import encode, read
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm
 from xep.fluux_agent.execute import Accepted, Output, Result, State
+from xep.fluux_agent.plan import PlanSteps
 from xep.fluux_agent.task import Failure, Input, Progress
 from xep.stanza_error import StanzaError
 
@@ -299,6 +300,8 @@ def _conclude(tx: Transaction, row: Row, *, waited: bool, new: bool) -> rows.Out
     """
     row.set_aside = row.not_before = row.wake_at = None
     row.waits = 0
+    if row.plan is not None:
+        row.plan = encode(read(row.plan, PlanSteps).ended())
     retention = tx.limits.retention_ms
     row.promised = max(row.shown_until, tx.now + retention)
     row.retain_until = max(row.retain_until, tx.steady + retention)
@@ -322,8 +325,9 @@ def _add_event(tx: Transaction, row: Row, detail: str | None) -> None:
     deleted, so they form one gap, however long it is.
     """
     tx.execute(
-        "INSERT INTO events (task, revision, state, at, retain, detail) VALUES (?, ?, ?, ?, ?, ?)",
-        (row.id, row.revision, row.state, row.updated, row.shown_until, detail),
+        "INSERT INTO events (task, revision, state, at, retain, detail, plan)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (row.id, row.revision, row.state, row.updated, row.shown_until, detail, row.plan),
     )
     if row.revision % _TRIM_EVERY == 0:
         last = row.revision - EVENTS_KEPT

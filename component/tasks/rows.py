@@ -18,6 +18,7 @@ from xep.binding import read
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm
 from xep.fluux_agent.execute import Output, Result, State
+from xep.fluux_agent.plan import PlanSteps
 from xep.fluux_agent.task import Failure, Input, Progress, Task
 from xep.jid import JID
 
@@ -156,6 +157,7 @@ TABLES: Final = (
             at BIGINT NOT NULL,
             retain BIGINT NOT NULL,
             detail TEXT,
+            plan TEXT,
             PRIMARY KEY (task, revision)
         """,
         kept="part of a task",
@@ -454,7 +456,7 @@ def update(database: Database, row: Row) -> None:
     if row.state not in TERMINAL:
         database.execute(_UPDATE, (*values, row.id))
         return
-    texts = (row.request, row.progress, row.result, row.failure)
+    texts = (row.request, row.progress, row.result, row.failure, row.plan)
     size = _ROW_BYTES + sum(len(text.encode()) for text in texts if text is not None)
     database.execute(_UPDATE_ENDED[database.dialect], (*values, size, row.id))
 
@@ -491,7 +493,8 @@ def request_bytes(request: str) -> int:
 def size_of(row: Row) -> int:
     """Return the approximate size of an ended task, without reading its related rows."""
     texts = (row.request, row.progress, row.result, row.result, row.failure, row.failure)
-    return _ROW_BYTES + _CHILD_BYTES * row.revision + sum(len(text or "") for text in texts)
+    events = (_CHILD_BYTES + len(row.plan or "")) * row.revision
+    return _ROW_BYTES + len(row.plan or "") + events + sum(len(text or "") for text in texts)
 
 
 def _measuring(size: str) -> str:
@@ -508,7 +511,7 @@ def _measuring(size: str) -> str:
 
     return (
         f"{_SET}, bytes = CAST(? AS BIGINT)"
-        f"{children('events', 'c.detail')}{children('parts', 'c.output')}"
+        f"{children('events', 'c.detail', 'c.plan')}{children('parts', 'c.output')}"
         f"{children('journal', 'c.result')}{children('inputs', 'c.question', 'c.answer')}"
         " WHERE id = ?"
     )
@@ -661,13 +664,15 @@ def events_of(
     then, and the payload.
     """
     found = database.execute(
-        "SELECT revision, state, at, retain, detail FROM events WHERE task = ?"  # noqa: S608
+        "SELECT revision, state, at, retain, plan, detail FROM events WHERE task = ?"  # noqa: S608
         f" AND revision BETWEEN ? AND ? ORDER BY revision {'DESC' if backwards else ''}",
         (row.id, first, last),
     )
-    for revision, state, at, retain, detail in iter(found.fetchone, None):
-        then = {"revision": revision, "state": state, "updated": at, "promised": retain}
-        yield msgspec.structs.replace(row, **then), decoded(detail)
+    for revision, state, at, retain, plan, detail in iter(found.fetchone, None):
+        then = msgspec.structs.replace(
+            row, revision=revision, state=state, updated=at, promised=retain, plan=plan
+        )
+        yield then, decoded(detail)
 
 
 def decoded(text: str | None) -> Detail | None:
@@ -709,6 +714,7 @@ def event_of(row: Row, detail: Detail | None) -> Task:
         deadline=None if row.deadline is None else moment(row.deadline),
         context=row.context,
         progress=detail if isinstance(detail, Progress) else None,
+        plan=None if row.plan is None else read(row.plan, PlanSteps),
         outputs=(detail,) if isinstance(detail, Output) else (),
         input=detail if isinstance(detail, Input) else None,
         confirm=detail if isinstance(detail, Confirm) else None,

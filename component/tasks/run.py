@@ -80,7 +80,7 @@ from component.tasks.replay import Flight, NewRecord, RecordedAnswer, ReplayReco
 from component.tasks.request import NO_KEY, OnResult, Request, RequestKey
 from component.tasks.rows import TERMINAL, LostError, Row
 from component.tasks.several_calls import SEVERAL_CALLS, CallToStart, Decided
-from xep.binding import read
+from xep.binding import encode, read
 from xep.binding.escaping import without_forbidden
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm, parameters_of
@@ -137,6 +137,9 @@ class Admitted(msgspec.Struct, frozen=True):
     on_result: OnResult | None = None
 
 
+_ASKED_BY_CLIENTS: Final = ("iq", "message", "command")
+
+
 def context_of(
     request: Request,
     skill: Skill,
@@ -163,8 +166,29 @@ def context_of(
         lang=request.lang or "",
         deadline=request.deadline,
         is_stored=is_stored,
+        client=str(request.requester) if request.origin in _ASKED_BY_CLIENTS else "",
         host=host,
     )
+
+
+def _progress_of(report: operations.ReportProgress) -> Progress:
+    fraction = round(Decimal(repr(report.fraction)), 4)
+    return Progress(fraction=fraction, text=without_forbidden(report.text))
+
+
+def _show(
+    tx: Transaction, row: Row, plan: str | None, report: operations.ReportProgress | None
+) -> None:
+    """Show callers the steps of a plan and its progress, in a revision if there is something new,
+    and write the row.
+    """
+    progress = None if report is None else _progress_of(report)
+    is_known = progress is None or encode(progress) == row.progress
+    if is_known and plan in (None, row.plan):
+        rows.update(tx, row)
+        return
+    row.plan = plan or row.plan
+    tx.publish(change(tx, row, row.state, progress))
 
 
 class Run:
@@ -529,9 +553,7 @@ class Run:
     async def _report(self, report: operations.ReportProgress) -> None:
         """Report progress, at most once a second."""
         self._check()
-        self._progress = Progress(
-            fraction=round(Decimal(repr(report.fraction)), 4), text=without_forbidden(report.text)
-        )
+        self._progress = _progress_of(report)
         wait = max(0.0, self._progress_due - anyio.current_time())
         if not wait:
             await self._write_progress()
@@ -924,8 +946,7 @@ class Run:
 
         def op(tx: Transaction, row: Row) -> None:
             row.waits = waiters.wait_for_event(tx, row.id, wait.event, is_pending, wait.tasks)
-            if wait.plan is not None:
-                row.plan = wait.plan
+            _show(tx, row, wait.plan, wait.progress)
 
         await self._park_until(op)
 
@@ -1001,23 +1022,17 @@ class Run:
         """Change the database, the steps that callers see and the progress in one commit."""
         await self._enter(asked)
         made: list[Any] = []
-        report = asked.progress
 
         def change_all(tx: Transaction, row: Row) -> None:
             made[:] = [op(tx)]
-            if asked.plan is not None:
-                row.plan = asked.plan
+            if made[0] is False:
+                return
             if asked.cancel:
                 changes.cancel_children(tx, row.id, asked.cancel)
             if asked.deadline is not None:
                 latest = rows.milliseconds(asked.deadline)
                 row.deadline = latest if row.deadline is None else min(row.deadline, latest)
-            if report is None or row.state != "running":
-                rows.update(tx, row)
-                return
-            fraction = round(Decimal(repr(report.fraction)), 4)
-            progress = Progress(fraction=fraction, text=without_forbidden(report.text))
-            tx.publish(change(tx, row, "running", progress))
+            _show(tx, row, asked.plan, asked.progress)
 
         async with self._lock:
             self._check()
@@ -1208,6 +1223,8 @@ class Run:
         def leave(tx: Transaction, row: Row) -> None:
             row.owner, row.fence, row.attempts = None, row.fence + 1, 0
             op(tx, row)
+            if row.state in TERMINAL:  # its deadline has passed
+                return
             row.wake_at = rows.next_due(tx, row)
             rows.update(tx, row)
             tx.queued(row)

@@ -134,7 +134,7 @@ async def listing(t: Talk) -> None:
             == (None, None, None, None, ())
             for one in found.tasks
         )
-        t.hold("TSK-016", brief, "no child but <progress/>", answer)
+        t.hold("TSK-016", brief, "no child but <progress/> and <plan/>", answer)
     answer = await t.iq("get", Tasks(context=context, page=ResultSet(max=1)))
     found = t.decoded("TSK-015", answer, Tasks, "a page of tasks")
     t.hold("TSK-015", [one.id for one in found.tasks] == [running], "the last one", answer)
@@ -223,7 +223,8 @@ async def node(t: Talk) -> None:
     same = all([each.get("id") for each in inside] == [id_] for id_, inside in found.items())
     t.hold("TSK-022", same, "the <task/> of that id in each item", answer)
     inside = {child.tag for each in found.values() for one in each for child in one}
-    t.hold("TSK-022", inside <= {f"{{{NAMESPACE}}}progress"}, "no child but <progress/>", answer)
+    known = {f"{{{NAMESPACE}}}progress", f"{{{AGENT}}}#plan}}plan"}
+    t.hold("TSK-022", inside <= known, "no child but <progress/> and <plan/>", answer)
     other = await t.iq("get", payload, sender=t.stranger)
     t.hold("TSK-023", made.task not in other.xml, "nothing of another principal", other)
 

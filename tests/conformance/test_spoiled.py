@@ -293,6 +293,31 @@ DEFECTS: dict[str, tuple[str, Spoil]] = {
     "nothing is required": ("FAC-009", swap(r"<required/>", "", "<command")),
     "long work is not told of": ("FAC-007", swap(r"<note.*?</note>", "", "<command")),
     "no reason": ("FAC-004", swap(r"<note.*?</note>", "", "<command")),
+    # Plans
+    "no id of the plan": ("PLN-010", swap(r"<output name='plan'.*?</output>", "", "plan_start")),
+    "steps begin early": ("PLN-003", swap(r"(<step id='two'.*?)'waiting'", r"\1'running'")),
+    "plans as chats": ("PLN-012", swap(HEADLINE, "type='chat'", "<plan ")),
+    "lists without plans": ("PLN-013", swap(r"<plan .*?</plan>", "", "<tasks ")),
+    "plans change unseen": ("PLN-014", swap(r"state='done'", "state='skipped'", "<iq")),
+    "steps in another order": ("PLN-015", swap(r"(<step id='one'.*?/>)(<step .*?/>)", r"\2\1")),
+    "running, but no task": ("PLN-018", swap(r"(<step .*?'running') task='\w*'", r"\1")),
+    "too large a plan": ("PLN-006", lambda xml: _as_result(xml) if "<too-big " in xml else xml),
+    "any order of steps": ("PLN-007", swap("is-error='true'", "is-error='false'", "plan_start")),
+    "hidden skills in plans": ("PLN-008", swap("hidden", "secret", "is-error='true'")),
+    "faults without words": ("PLN-009", swap(r"<output.*</output>", "", "is-error='true'")),
+    "any revision": ("PLN-022", swap("is-error='true'", "is-error='false'", "plan_revise")),
+    "done steps begin again": ("PLN-023", swap(r"( revision='2'.*?)'done'", r"\1'waiting'")),
+    "removed steps go on": ("PLN-024", swap(r"'cancell\w*'", "'running'", "conformance.sleep'")),
+    "steps go on after the end": ("PLN-021", swap(r"'cancelled' task", "'running' task", NORMAL)),
+    "steps of their own accord": (
+        "PLN-025",
+        swap(r"(<step id='two'.*?)'waiting'", r"\1'done'", "<iq"),
+    ),
+    "approved with the plan": ("PLN-026", swap(r"(<step id='two'.*? task=)", r"\1'x' x=", "<iq")),
+    "approved with another plan": (
+        "PLN-027",
+        swap("</plan>", "<step id='two' title='x' kind='call' state='done'/></plan>", "<iq"),
+    ),
 }
 
 

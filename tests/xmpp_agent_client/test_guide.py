@@ -4,6 +4,7 @@ import asyncio
 import textwrap
 import uuid
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tests.servers.guides import DOCS, block
 from xmpp_agent_client import Agents, DeniedError
 
 GUIDE = DOCS / "how-to" / "callers.md"
+PLANS = DOCS / "how-to" / "program-plans.md"
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.ports,
@@ -35,8 +37,8 @@ Run = Callable[..., Awaitable[list[tuple[Any, ...]]]]
 def run(agents: Agents) -> Run:
     """Run an example; return what it prints."""
 
-    async def run(name: str, **names: Any) -> list[tuple[Any, ...]]:
-        source = block(GUIDE, name).replace("agent.example.com", AGENT)
+    async def run(name: str, guide: Path = GUIDE, **names: Any) -> list[tuple[Any, ...]]:
+        source = block(guide, name).replace("agent.example.com", AGENT)
         assert len(source.strip().splitlines()) <= MOST_LINES
         printed: list[tuple[Any, ...]] = []
         given = {"agents": agents, "agent": agents.at(AGENT), "uuid": uuid, **names}
@@ -71,6 +73,19 @@ async def test_follow_and_find_later(run: Run, agents: Agents) -> None:
     assert result.endswith("3 lines")
     tasks = await agents.at(AGENT).tasks()
     assert (await run("later", task_id=tasks[0].id))[-1] == (result,)
+
+
+async def test_plans(run: Run, agents: Agents) -> None:
+    *news, (result,) = await run("plan", PLANS)
+    assert news[-1] == ("completed", ["done", "done"])
+    assert result == "about 90 euros; about 135 euros"
+    tasks = await agents.at(AGENT).tasks()
+    task_id, *_ = [task.id for task in tasks if task.plan is not None]
+    step = {"id": "a", "kind": "ask", "question": "Where to?"}
+    document = {"title": "Compare", "goal": "The costs of a trip", "steps": [step]}
+    ((refused, why),) = await run("revise", PLANS, task_id=task_id, plan=document)
+    assert refused
+    assert "has ended" in why
 
 
 async def test_answer(run: Run) -> None:

@@ -133,6 +133,12 @@ def test_a_task_says_the_same_in_the_model(task: wire_task.Task, agent: str) -> 
         one.text for one in task.outputs if one.file is None
     ]
     assert (read.error is not None) == (task.state in ("failed", "rejected", "cancelled"))
+    assert (read.plan is None) == (task.plan is None)
+    if read.plan is not None and task.plan is not None:
+        assert (read.plan.revision, read.plan.paused) == (task.plan.revision, task.plan.paused)
+        assert [(one.id, one.state, one.task, " ".join(one.after)) for one in read.plan.steps] == [
+            (one.id, one.state, one.task, one.after or "") for one in task.plan.steps
+        ]
 
 
 def without_odd_json(task: wire_task.Task) -> wire_task.Task:

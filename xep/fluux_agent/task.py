@@ -13,6 +13,7 @@ from xep.fluux_agent.confirm import Confirm
 from xep.fluux_agent.errors import Condition
 from xep.fluux_agent.execute import Output, Result, State
 from xep.fluux_agent.grant import SignedReceipt
+from xep.fluux_agent.plan import PlanSteps
 from xep.jid import JID
 from xep.result_sets import ResultSet
 from xep.stanza_error import StanzaError
@@ -130,7 +131,8 @@ class Task(Payload, frozen=True, kw_only=True):
 
     ``revision`` counts the changes from 0, which is its admission. It is retained at least until
     ``retain_until``. ``outputs`` are parts of artifacts before the end: in an event one part each,
-    in the answer to ``get`` everything up to that part.
+    in the answer to ``get`` everything up to that part. ``plan`` are the steps of a task that is a
+    plan.
     """
 
     xml = Name(NAMESPACE, "task")
@@ -148,6 +150,7 @@ class Task(Payload, frozen=True, kw_only=True):
     context: Annotated[str | None, Attr()] = None
     thread: Annotated[str | None, Attr()] = None
     progress: Annotated[Progress | None, Child()] = None
+    plan: Annotated[PlanSteps | None, Child()] = None
     outputs: Annotated[tuple[Output, ...], Child()] = ()
     input: Annotated[Input | None, Child()] = None
     confirm: Annotated[Confirm | None, Child()] = None
@@ -159,8 +162,8 @@ class Tasks(Payload, frozen=True, kw_only=True):
     """The requester's own tasks: the query and its answer.
 
     In the query ``state``, ``context`` and ``since`` (changed then or later) filter the list. In
-    the answer a task has its attributes and its progress; the rest is requested for each task.
-    ``ended`` and ``ended_bytes`` say how many ended tasks are retained for the principal,
+    the answer a task has its attributes, its progress and its plan; the rest is requested for each
+    task. ``ended`` and ``ended_bytes`` say how many ended tasks are retained for the principal,
     regardless of the filters.
     """
 

@@ -9,6 +9,7 @@ from component.features.plans.skills import internal_skills, plan_skills
 from component.kernel.kernel import Kernel
 from component.plans.run import PlanPorts
 from component.skills import Skill
+from xep.fluux_agent.plan import NAMESPACE
 
 
 class PlansFeature(Feature):
@@ -32,7 +33,7 @@ class PlansFeature(Feature):
         for skill in internal_skills(PlanPorts(kernel.storage, notified)):
             kernel.tasks.internal[skill.name] = skill
         commands = PlanCommands(self._plans, has_model=self.settings.llm is not None)
-        return Opened(commands=commands.commands())
+        return Opened(commands=commands.commands(), disco_features=lambda: (NAMESPACE,))
 
 
 FEATURE = PlansFeature

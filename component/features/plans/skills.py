@@ -57,6 +57,8 @@ def _start(plans: Callable[[], Plans]) -> Skill:
         work = work_asked_in(context)
         if not work.agent:
             work = msgspec.structs.replace(work, agent=JID.parse(context.address).local or "")
+        if context.client:  # it gets the events
+            work = msgspec.structs.replace(work, requester=JID.parse(context.client))
 
         async def start(key: str) -> str:
             try:
@@ -110,7 +112,8 @@ def _revise(plans: Callable[[], Plans]) -> Skill:
         await _check(context, document)
         stored = await _found(plans(), context, plan)
         taints = tuple(sorted({*stored.taints, *context.taints}))
-        proposal = Proposal(document, context.agent or context.principal, taints)
+        by = context.principal if context.client else context.agent
+        proposal = Proposal(document, by, taints)
         if not await plans().propose(stored, revision, proposal):
             raise SkillError(
                 f"The plan {stored.row.task} has the revision {stored.row.revision}, or has ended:"

@@ -15,6 +15,7 @@ from xep.fluux_agent.task import InputAnswer, Task
 
 digests = st.from_regex(r"[A-Za-z0-9_-]{43}", fullmatch=True)
 jws = st.from_regex(r"[A-Za-z0-9_-]{1,9}(\.[A-Za-z0-9_-]{1,9}){2}", fullmatch=True)
+step_names = st.from_regex(r"[a-z][a-z0-9_]{0,31}", fullmatch=True)
 identifiers = st.from_regex(r"[A-Za-z0-9._~-]{1,128}", fullmatch=True)
 skill_names = st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,9}(\.[A-Za-z0-9_-]{1,9})?", fullmatch=True)
 texts = st.text(xml_characters, min_size=1, max_size=20)
@@ -37,6 +38,7 @@ _IDENTIFIERS = {
     "InputAnswer.input",
     "InputAnswer.task",
     "Memory.task",
+    "PlanStep.task",
     "Task.context",
     "Task.id",
     "Task.request",
@@ -56,8 +58,14 @@ class _Fitting(Fit):
                 return skill_names
             case "SkillDescription.schemas":
                 return _few(field, 0, 2)
-            case "Approvals.need":
+            case "Approvals.need" | "PlanSteps.revision":
                 return st.integers(1, 10**9)
+            case "PlanStep.id" | "PlanStep.group" | "PlanStep.otherwise":
+                return step_names
+            case "PlanStep.after":
+                return st.lists(step_names, min_size=1, max_size=3).map(" ".join)
+            case "PlanSteps.digest":
+                return st.from_regex(r"[0-9a-f]{64}", fullmatch=True)
             case "SignedGrant.jws" | "SignedReceipt.jws":
                 return jws
             case "GrantStatus.digest" | "Key.x":

@@ -74,10 +74,11 @@ def test_the_schemas_in_it_are_those_that_are_shipped() -> None:
     shown = {
         code.get("caption"): (code.text or "").lstrip("\n")
         for code in document().iter("code")
-        if code.get("caption", "").endswith(".xsd")
+        if code.get("caption", "").endswith((".xsd", ".json"))
     }
     folder = Path(protocol_schemas.__file__).parent
-    assert shown == {path.name: path.read_text("utf-8") for path in folder.glob("*.xsd")}
+    paths = (*folder.glob("*.xsd"), folder / "plan.schema.json")
+    assert shown == {path.name: path.read_text("utf-8") for path in paths}
 
 
 # -- normative sentences -------------------------------------------------------------------------
