@@ -17,7 +17,6 @@ from component.agent.run import TurnInput
 from component.agent.sub_agents import AgentWork, name_of, profile_of, turn_of
 from component.agent.task_lines import TaskLines
 from component.agent.tool_calls import Parked
-from component.audit.protocol import AuditEvent, Recorder
 from component.config.llm import Tier
 from component.link.messages.inbound import Conversation
 from component.memory_directory.layout import SessionKey
@@ -31,7 +30,7 @@ from component.skills.skill import Skill
 from component.store.database import Database
 from component.tasks import rows
 from component.tasks.outputs import part_of
-from component.tasks.protocol import AGENT_WORK, Notice
+from component.tasks.protocol import AGENT_WORK
 from component.tasks.request import Request
 from xep.jid import JID
 
@@ -167,29 +166,6 @@ def working_for(database: Database) -> set[SessionKey]:
         who = request.principal if context.room is None else context.room
         keys.add(SessionKey(context.agent.partition("/")[0], who))
     return keys
-
-
-class _Params(msgspec.Struct):
-    work: AgentWork
-
-
-def record_end(recorder: Recorder, notice: Notice) -> None:
-    """Record how a sub-agent has ended, if this is the end of one."""
-    if not notice.final or notice.task.skill != AGENT_WORK:
-        return
-    task, context = notice.task, notice.request.caller_context
-    outcome = "failed" if task.result is None or task.result.is_error else "ended"
-    recorder.record(
-        AuditEvent(
-            kind="agent",
-            outcome="killed" if task.state == "cancelled" else outcome,
-            principal=str(notice.request.principal),
-            agent=context.agent,
-            trace=context.trace,
-            subject=msgspec.json.decode(notice.request.json, type=_Params).work.agent,
-            task=task.id,
-        )
-    )
 
 
 def subagent_params(
