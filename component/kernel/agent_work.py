@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import anyio
 import msgspec
+import structlog
 
 from component.agent.engine import Engine
 from component.agent.history import in_order
@@ -28,11 +29,15 @@ from component.skills.errors import SkillError
 from component.skills.outputs import Output, SkillResult
 from component.skills.skill import Skill
 from component.store.database import Database
+from component.store.errors import StorageError
+from component.store.outages import log_failure
 from component.tasks import rows
 from component.tasks.outputs import part_of
 from component.tasks.protocol import AGENT_WORK
 from component.tasks.request import Request
 from xep.jid import JID
+
+_log = structlog.get_logger("component.agent")
 
 _TIMEOUT_S: Final = 6 * 3600.0
 _ATTEMPTS: Final = 5
@@ -80,8 +85,7 @@ def agent_work_skill(
             outcome = await engine.turn(ask)
         except anyio.get_cancelled_exc_class():
             if not context.resumes:
-                with anyio.CancelScope(shield=True):
-                    await engine.stop(ask)
+                await _stop(engine, ask)
             raise
         if isinstance(outcome, Parked):
             await context.wait_for_first(outcome.tasks)
@@ -91,6 +95,15 @@ def agent_work_skill(
         return SkillResult((text, *files), outcome.excused, taints=taints)
 
     return agent_work
+
+
+async def _stop(engine: Engine, ask: TurnInput) -> None:
+    """Give up the calls of a sub-agent that is cancelled; those that are tasks end with its own."""
+    with anyio.CancelScope(shield=True):
+        try:
+            await engine.stop(ask)
+        except StorageError as error:
+            log_failure(_log, "a call of a cancelled sub-agent may go on", error, turn=ask.id)
 
 
 def _request(

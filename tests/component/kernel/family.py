@@ -164,10 +164,10 @@ class Family(World):
         self.tasks.service.requeued()
 
     async def is_parked(self, skill: str) -> bool:
-        """Whether all tasks of a skill wait for others as rows."""
+        """Whether all tasks of a skill that run wait for others as rows."""
         found = await self.storage.read(
             lambda db: db.execute(
-                "SELECT waits, owner FROM tasks WHERE skill = ?", (skill,)
+                "SELECT waits, owner FROM tasks WHERE skill = ? AND state = 'running'", (skill,)
             ).fetchall()
         )
         return bool(found) and all(waits and owner is None for waits, owner in found)

@@ -135,6 +135,15 @@ async def test_a_limited_number_runs_in_parallel(tmp_path: Path) -> None:
     assert len(family.shown) == 4
 
 
+async def test_one_that_waits_for_a_task_lets_the_next_one_work(tmp_path: Path) -> None:
+    family = Family(tmp_path, {"task": "first"}, {"task": "second"}, children=1)
+    family.child = lambda r: calling(("order", {})) if words(r) == ["first"] else "done"
+    async with family.life() as conversations:
+        await conversations.received(message("m1", "Do it."))
+        await family.tasks.ear.until(lambda one: one.task.state == "completed")
+        assert await family.is_parked(AGENT_WORK)
+
+
 async def test_the_maximum_depth_is_respected(tmp_path: Path) -> None:
     family = Family(tmp_path, {"task": "x"}, depth=2)
     deepest: list[str] = []
