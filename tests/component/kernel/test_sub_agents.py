@@ -136,8 +136,14 @@ async def test_a_limited_number_runs_in_parallel(tmp_path: Path) -> None:
 
 
 async def test_one_that_waits_for_a_task_lets_the_next_one_work(tmp_path: Path) -> None:
-    family = Family(tmp_path, {"task": "first"}, {"task": "second"}, children=1)
-    family.child = lambda r: calling(("order", {})) if words(r) == ["first"] else "done"
+    family = Family(tmp_path, {"task": "one"}, {"task": "other"}, children=1)
+    began: list[str] = []
+
+    def child(request: ModelRequest) -> Any:
+        began.append(words(request)[0])
+        return calling(("order", {})) if len(began) == 1 else "done"
+
+    family.child = child
     async with family.life() as conversations:
         await conversations.received(message("m1", "Do it."))
         await family.tasks.ear.until(lambda one: one.task.state == "completed")
