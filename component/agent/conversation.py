@@ -21,6 +21,7 @@ from component.agent.engine import Answered
 from component.agent.protocol import Away, Profile
 from component.agent.requests import (
     Outcome,
+    OutcomeKind,
     Resumption,
     SentFile,
     Starter,
@@ -690,7 +691,8 @@ class Conversation:
             await self.parked.until(turn.id, until)
             delivery.composing(turn.request, False)
             return Outcome("delayed", said.text)
-        outcome = Outcome("excused" if answer.excused else "answered", said.text, answer.files)
+        kind: OutcomeKind = "excused" if answer.excused else "answered"
+        outcome = Outcome(kind, said.text, answer.files, answer.taints)
         await self._conclude(turn, outcome)
         delivery.answer(turn.requests, said.text, answer.files, running.corrects)
         return outcome

@@ -381,7 +381,7 @@ CONTINUES: Final = frozenset[OutcomeKind](("parked", "asked", "delayed", "postpo
 
 class Outcome(msgspec.Struct, frozen=True):
     """The outcome of a turn so far; `text` is the answer, or the reason why there is none, `files`
-    are those of an answer.
+    are those of an answer, and `taints` those of everything that the model had read before it.
 
     `excused`: the answer is a sentence of the service, because the model gave none. After the
     outcomes in `CONTINUES` the turn continues later: `delayed`, `parked` (it waits for a task),
@@ -391,3 +391,4 @@ class Outcome(msgspec.Struct, frozen=True):
     kind: OutcomeKind
     text: str = ""
     files: tuple[FileSharing, ...] = ()
+    taints: tuple[Taint, ...] = ()

@@ -7,6 +7,7 @@ import msgspec
 
 from component.agent.requests import Outcome, TurnRequest
 from component.memory_directory.layout import SessionKey
+from component.policy.taint import Taint
 from component.store import waiters
 from component.store.database import Database
 from component.store.schema import Table
@@ -50,6 +51,7 @@ TABLES: Final = (
             kind TEXT NOT NULL,
             text TEXT NOT NULL,
             files TEXT NOT NULL,
+            taints TEXT NOT NULL,
             at BIGINT NOT NULL
         """,
         kept="deleted when the person has got the outcome",
@@ -80,6 +82,7 @@ _encode = msgspec.json.Encoder().encode
 _request = msgspec.json.Decoder(TurnRequest).decode
 _wait = msgspec.json.Decoder(Wait).decode
 _files = msgspec.json.Decoder(tuple[FileSharing, ...]).decode
+_taints = msgspec.json.Decoder(tuple[Taint, ...]).decode
 
 
 def encoded(request: TurnRequest) -> str:
@@ -163,9 +166,12 @@ def conclude(database: Database, turn: str, outcome: Outcome) -> None:
     """Record how a turn ended, before its row is deleted, and wake the task that waits for it."""
     waiters.lock_turn(database, turn)
     database.execute(
-        "INSERT INTO turn_outcomes (turn, kind, text, files, at) VALUES (?, ?, ?, ?, ?)"
-        " ON CONFLICT (turn) DO NOTHING",
-        (turn, outcome.kind, outcome.text, _encode(outcome.files).decode(), database.now),
+        "INSERT INTO turn_outcomes (turn, kind, text, files, taints, at)"
+        " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (turn) DO NOTHING",
+        (
+            *(turn, outcome.kind, outcome.text),
+            *(_encode(outcome.files).decode(), _encode(outcome.taints).decode(), database.now),
+        ),
     )
     waiters.wake_tasks(database, turn)
 
@@ -178,11 +184,11 @@ def standing(
     to another data directory. None if there is no such turn.
     """
     ended = database.execute(
-        "SELECT kind, text, files FROM turn_outcomes WHERE turn = ?", (turn,)
+        "SELECT kind, text, files, taints FROM turn_outcomes WHERE turn = ?", (turn,)
     ).fetchone()
     if ended is not None:
-        kind, text, files = ended
-        return Outcome(kind, text, _files(files))
+        kind, text, files, taints = ended
+        return Outcome(kind, text, _files(files), _taints(taints))
     row = database.execute("SELECT home, state FROM turns WHERE id = ?", (turn,)).fetchone()
     if row is None:
         return None

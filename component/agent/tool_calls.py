@@ -174,8 +174,8 @@ class ToolCalls:
     def _acts(
         self, run: Run, calls: Iterable[ToolCall | Called], results: Iterable[ToolResult | Waiting]
     ) -> bool:
-        """Whether one of these calls has had an effect."""
-        return any(
+        """Whether one of these calls has had an effect, as the record of a task says."""
+        return run.ask.lines is not None and any(
             isinstance(result, ToolResult) and not (result.not_made or self.only_reads(run, call))
             for call, result in zip(calls, results, strict=True)
         )

@@ -1,7 +1,7 @@
 """The directories of conversations: to archive, delete and count what is in them, and those of
 sub-agents.
 
-A sub-agent works for one turn of an agent, for the person of that turn. After the turn its
+A sub-agent works for one turn of an agent, or for one task, and for one person. After that its
 directory is never used again. All functions wait for the disk and raise MemoryStoreError.
 """
 
@@ -53,7 +53,7 @@ _FORGOTTEN = (
 )
 
 _SUB_AGENT: Final = re.compile(r"[a-z0-9]+-[0-9a-f]{8}")
-"""The names that `component.agent.children` gives them; other directories are not touched."""
+"""The names that `component.agent.sub_agents` gives them; other directories are not touched."""
 
 # Quotes within a JSON string are escaped, so this never matches the text of a message.
 _MESSAGE = re.compile(rb'"type"\s*:\s*"message"')

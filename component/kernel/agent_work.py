@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import anyio
 import msgspec
+import structlog
 
 from component.agent.engine import Engine
 from component.agent.history import in_order
@@ -17,7 +18,6 @@ from component.agent.run import TurnInput
 from component.agent.sub_agents import AgentWork, name_of, profile_of, turn_of
 from component.agent.task_lines import TaskLines
 from component.agent.tool_calls import Parked
-from component.audit.protocol import AuditEvent, Recorder
 from component.budget.protocol import BudgetExceededError
 from component.config.llm import Tier
 from component.link.messages.inbound import Conversation
@@ -30,12 +30,16 @@ from component.skills.errors import RemoteError, SkillError
 from component.skills.outputs import Output, SkillResult
 from component.skills.skill import Skill
 from component.store.database import Database
+from component.store.errors import StorageError
+from component.store.outages import log_failure
 from component.tasks import rows
 from component.tasks.outputs import part_of
-from component.tasks.protocol import AGENT_WORK, Notice
+from component.tasks.protocol import AGENT_WORK
 from component.tasks.request import Request
 from xep.fluux_agent import errors
 from xep.jid import JID
+
+_log = structlog.get_logger("component.agent")
 
 _TIMEOUT_S: Final = 6 * 3600.0
 _ATTEMPTS: Final = 5
@@ -85,8 +89,7 @@ def agent_work_skill(
             raise RemoteError(errors.budget_exhausted()) from None
         except anyio.get_cancelled_exc_class():
             if not context.resumes:
-                with anyio.CancelScope(shield=True):
-                    await engine.stop(ask)
+                await _stop(engine, ask)
             raise
         if isinstance(outcome, Parked):
             await context.wait_for_first(outcome.tasks)
@@ -96,6 +99,15 @@ def agent_work_skill(
         return SkillResult((text, *files), outcome.excused, taints=taints)
 
     return agent_work
+
+
+async def _stop(engine: Engine, ask: TurnInput) -> None:
+    """Give up the calls of a sub-agent that is cancelled; those that are tasks end with its own."""
+    with anyio.CancelScope(shield=True):
+        try:
+            await engine.stop(ask)
+        except StorageError as error:
+            log_failure(_log, "a call of a cancelled sub-agent may go on", error, turn=ask.id)
 
 
 def _request(
@@ -173,29 +185,6 @@ def working_for(database: Database) -> set[SessionKey]:
         who = request.principal if context.room is None else context.room
         keys.add(SessionKey(context.agent.partition("/")[0], who))
     return keys
-
-
-class _Params(msgspec.Struct):
-    work: AgentWork
-
-
-def record_end(recorder: Recorder, notice: Notice) -> None:
-    """Record how a sub-agent has ended, if this is the end of one."""
-    if not notice.final or notice.task.skill != AGENT_WORK:
-        return
-    task, context = notice.task, notice.request.caller_context
-    outcome = "failed" if task.result is None or task.result.is_error else "ended"
-    recorder.record(
-        AuditEvent(
-            kind="agent",
-            outcome="killed" if task.state == "cancelled" else outcome,
-            principal=str(notice.request.principal),
-            agent=context.agent,
-            trace=context.trace,
-            subject=msgspec.json.decode(notice.request.json, type=_Params).work.agent,
-            task=task.id,
-        )
-    )
 
 
 def subagent_params(

@@ -25,7 +25,7 @@ from component.budget.protocol import Amount, Spender, TurnBudget
 from component.config import Settings
 from component.conversations.facts import Facts
 from component.kernel.agent_profiles import AgentProfiles
-from component.kernel.agent_work import agent_work_skill, record_end
+from component.kernel.agent_work import agent_work_skill
 from component.kernel.contacts import ContactSubsystem
 from component.kernel.environment import Environment
 from component.kernel.options import agent_entries, budget_limits
@@ -128,7 +128,6 @@ class AgentSubsystem:
             *(stream.addresses.address_of, tools.offered),
         )
         tasks.internal[work.name] = work
-        tasks.news.on_changed.append(partial(record_end, recorder))
         tools.spawning = Spawning(work, settings.loop, recorder)
         self._learning = Learning(
             Facts(memories.layout, memories.knowledge, recorder),

@@ -10,7 +10,7 @@ import msgspec
 from component.budget.protocol import Payer
 from component.kernel.triggers import Trigger, Work, taints_of, title_of
 from component.link.messages.inbound import Conversation
-from component.policy.flows import AgentLimits
+from component.policy.flows import TRUSTED, AgentLimits
 from component.policy.taint import Taint, worst
 from component.skills.context import Context
 from component.skills.declare import own_skill
@@ -126,7 +126,8 @@ def _result_of(outcome: "Outcome") -> SkillResult:
     """Return the answer of the agent. Raises SkillError with the reason if it gave none."""
     if outcome.kind in ("answered", "silent"):
         files = [part for file in outcome.files if (part := part_of(file)) is not None]
-        return SkillResult((Output(outcome.text), *files))
+        taints = tuple([one for one in outcome.taints if one not in TRUSTED])
+        return SkillResult((Output(outcome.text), *files), taints=taints)
     if outcome.kind == "stopped":
         raise SkillError("It was stopped.")
     raise SkillError(_FAILED if outcome.kind == "failed" else outcome.text)

@@ -418,7 +418,7 @@ class ReadRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="r
 
 
 class WaitForFirst(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="wait_for_first"):
-    """Leave the skill until one of these tasks has ended, whoever has started them: it raises
+    """Leave the skill until one of these tasks has ended, which need not be child tasks: it raises
     Parked.
     """
 

@@ -90,8 +90,3 @@ class Skill(SkillSpec):
                 ": declare the most that its results can hold"
             )
         return made
-
-    def taints_of(self, made: SkillResult) -> tuple[Taint, ...]:
-        """Return the possible authors of a result, as it or else the skill declares."""
-        declared = () if self.taint is None else (self.taint,)
-        return declared if made.taints is None else made.taints

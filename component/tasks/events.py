@@ -5,6 +5,7 @@ Events are sent in order. One that must not be lost is sent until it was written
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -24,12 +25,13 @@ from component.store.outages import log_failure
 from component.store.storage import Storage
 from component.tasks import question_rows, rows
 from component.tasks.changes import Change
-from component.tasks.protocol import Listener, Notice, Question
+from component.tasks.protocol import AGENT_WORK, Listener, Notice, Question
 from component.tasks.question_rows import question_with
 from component.tasks.questions import Judgement
 from component.tasks.request import THE_CALLER, Request
-from component.tasks.rows import TERMINAL, Row, request_of
+from component.tasks.rows import TERMINAL, Detail, Row, request_of
 from xep.fluux_agent.confirm import Confirm, Decision
+from xep.fluux_agent.execute import Result
 from xep.fluux_agent.task import Failure
 from xep.jid import JID
 
@@ -359,6 +361,8 @@ class TaskRecords:
             if why == _EXPIRED:
                 self._record(_event_of(row, "confirmation", "expired"))
             self._record(_event_of(row, "execute", row.state, why))
+            if row.skill == AGENT_WORK:
+                self._record(_end_of_sub_agent(row, made.detail))
 
     def decided(self, who: JID, decision: Decision, judged: Judgement) -> None:
         """Record a decision, unless it repeats an earlier one, or why it does not count."""
@@ -390,6 +394,27 @@ class TaskRecords:
             about = f"question {question}"
             event = _event_of(judged.change.row, "confirmation", "withdrawn", about, question)
             self._record(replace(event, principal=str(who.bare)))
+
+
+class _Named(msgspec.Struct, frozen=True):
+    agent: str
+
+
+class _SubAgent(msgspec.Struct, frozen=True):
+    """The name of a sub-agent in the parameters of its task."""
+
+    work: _Named
+
+
+def _end_of_sub_agent(row: Row, detail: Detail | None) -> AuditEvent:
+    """Return the audit event of the end of a sub-agent."""
+    is_done = isinstance(detail, Result) and not detail.is_error
+    outcome = "killed" if row.state == "cancelled" else "ended" if is_done else "failed"
+    event = _event_of(row, "agent", outcome)
+    with suppress(DecodeError):
+        params = msgspec.json.decode(request_of(row).json, type=_SubAgent)
+        event = replace(event, subject=params.work.agent)
+    return event
 
 
 def _event_of(

@@ -343,7 +343,7 @@ class Claimant(msgspec.Struct, frozen=True):
 def claim(database: Database, claimant: Claimant, *, after: str) -> Claimed:
     """Claim as many queued tasks as there are slots, first of the shares after `after`."""
     shares = _shares(database, after)
-    capacity = Capacity(database, claimant.queues)
+    capacity = Capacity(database, claimant.queues if shares else {})
     rounds: list[tuple[int, int, str]] = []
     more = len(shares) == _MOST_SHARES
     slots = claimant.slots

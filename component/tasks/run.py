@@ -368,7 +368,8 @@ class Run:
                 *(skill, self.admitted.arguments, context, share),
                 timeout=request.caller_context.timeout_s,
             )
-            self._authors = skill.taints_of(made)
+            declared = () if skill.taint is None else (skill.taint,)
+            self._authors = declared if made.taints is None else made.taints
             if on_result is not None and made.taints is not None:
                 on_result(made.taints)
             return await self._result_of(made)
@@ -498,16 +499,17 @@ class Run:
         outcome = None if isinstance(ended, Accepted) else ended
         if to == "failed" and outcome is None:
             outcome = errors.internal()
-        row.taints = " ".join(self._authors_of(outcome))
+        authors = self._authors
+        if isinstance(outcome, StanzaError):
+            authors = self._authors_of_error(outcome)
+        row.taints = " ".join(authors)
         tx.publish(changes.end(tx, row, to, outcome, repeatable=self.skill.repeatable))
 
-    def _authors_of(self, outcome: Result | StanzaError | None) -> tuple[Taint, ...]:
-        """Return the possible authors of the texts of an outcome: those of errors are of this
-        service, unless another agent has sent them.
+    def _authors_of_error(self, error: StanzaError) -> tuple[Taint, ...]:
+        """Return the possible authors of the text of an error: nobody but this service, unless
+        another agent has sent it.
         """
-        if not isinstance(outcome, StanzaError):
-            return self._authors
-        is_remote = any(isinstance(one, errors.RemoteFailure) for one in outcome.application)
+        is_remote = any(isinstance(one, errors.RemoteFailure) for one in error.application)
         return (self.skill.taint,) if is_remote and self.skill.taint is not None else ()
 
     def _may_retry(self, error: StanzaError) -> bool:

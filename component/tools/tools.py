@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -575,9 +575,9 @@ def _no(sentence: str, taint: Taint | None = None, *, not_made: bool = False) ->
     return ToolResult(sentence, is_error=True, taint=taint, not_made=not_made)
 
 
-def _labels(authors: Collection[Taint]) -> dict[str, Any]:
-    """Return the fields of a result that say who may have written it."""
-    several = frozenset(authors) - TRUSTED if len(authors) > 1 else ()
+def _labels(authors: tuple[Taint, ...]) -> dict[str, Any]:
+    """Return the fields of a result that say which of several people may have written it."""
+    several = frozenset(authors) - TRUSTED
     return {"taint": worst(authors), "taints": in_order(several) if len(several) > 1 else ()}
 
 
@@ -597,7 +597,7 @@ def _refusal(error: StanzaError) -> str:
     return with_help(text, error.application)
 
 
-def _result(result: Result, authors: Collection[Taint]) -> ToolResult:
+def _result(result: Result, authors: tuple[Taint, ...]) -> ToolResult:
     """Return the artifacts as one text; several are labelled with their names."""
     shown = [_text(output) for output in result.outputs]
     if len(shown) > 1:
@@ -607,7 +607,7 @@ def _result(result: Result, authors: Collection[Taint]) -> ToolResult:
     return ToolResult(
         "\n\n".join(shown) or "It returned nothing.",
         is_error=result.is_error,
-        **_labels(authors),
+        **(_labels(authors) if len(authors) > 1 else {"taint": authors[0] if authors else None}),
         parts=tuple([_model_part(each) for each in files if isinstance(each, File)]),
         files=files_of(result.outputs),
     )
@@ -630,7 +630,7 @@ def _text(output: Output) -> str:
     return f"[{about.name or output.name}: {output.type}{size}. {_SENT}]"
 
 
-def _ended(task: Task, authors: Collection[Taint]) -> ToolResult:
+def _ended(task: Task, authors: tuple[Taint, ...]) -> ToolResult:
     if task.result is not None:
         return _result(task.result, authors)
     if task.state == "cancelled":

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
@@ -23,7 +24,10 @@ from component.memory.index_search import Search
 from component.memory.knowledge import Memo
 from component.memory_directory.layout import SessionKey
 from component.store import Storage
-from tests.component.agent.world import message
+from component.store.database import Database
+from component.tasks.protocol import AGENT_WORK
+from component.tasks.request import CallerContext, Request
+from tests.component.agent.world import AGENT, begun, message, over
 from tests.component.audit.book import Book
 from tests.waiting import eventually
 from xep.jid import JID
@@ -118,6 +122,28 @@ async def test_one_whose_turn_is_not_over_stays_over_restarts(
     await storage.write(partial(rows.delete, turns=[turn]))
     async with kept(tmp_path) as world:
         await remove_sub_agents(world.memories, storage, "elsewhere", EARLY)
+        assert not world.folder.exists()
+
+
+async def test_one_that_works_for_a_task_stays_until_that_has_ended(
+    tmp_path: Path, storage: Storage
+) -> None:
+    caller = CallerContext("assistant")
+    request = Request(AGENT_WORK, ANN, ANN, AGENT, origin="child", caller_context=caller)
+    text = msgspec.json.encode(request).decode()
+
+    def work(database: Database) -> None:
+        begun(database, "t1")
+        change = "UPDATE tasks SET skill = ?, request = ? WHERE id = 't1'"
+        database.execute(change, (AGENT_WORK, text))
+
+    async with kept(tmp_path) as world:
+        await world.fill()
+        await storage.write(work)
+        await remove_sub_agents(world.memories, storage, "here", EARLY)
+        assert world.folder.exists()
+        await storage.write(lambda database: over(database, "t1"))
+        await remove_sub_agents(world.memories, storage, "here", EARLY)
         assert not world.folder.exists()
 
 

@@ -9,12 +9,13 @@ from typing import Any, cast
 from component.agent.conversations import Conversations
 from component.agent.protocol import Caller, Profile, ToolResult, Waiting
 from component.agent.sub_agents import SPAWN
-from component.kernel.agent_work import agent_work_skill, record_end
+from component.kernel.agent_work import agent_work_skill
 from component.models.messages import ToolCall
 from component.models.protocol import Completion, ModelRequest, Tool, Usage
 from component.policy.flows import Flows
 from component.skills import Registry
 from component.store import Storage
+from component.tasks.events import TaskRecords
 from component.tasks.gate import Gate
 from component.tasks.protocol import AGENT_WORK, Notice, QueueLimits
 from component.tasks.request import Request
@@ -35,7 +36,6 @@ class ToolEar(Ear):
         self._family = family
 
     def changed(self, notice: Notice) -> Any:
-        record_end(self._family.book, notice)
         if notice.final and notice.request.origin == "tool":
             self._family.conversations.ended(notice.task.id)
         return super().changed(notice)
@@ -128,6 +128,7 @@ class Family(World):
                 *internal.values(),
                 ear=ToolEar(self),
                 access_options={"internal": internal.get},
+                records=TaskRecords(self.book),
                 queues={AGENT_WORK: QueueLimits(self.loop.children)},
             ) as tasks:
                 self.tasks = cast("FamilyTasks", tasks)
@@ -163,10 +164,10 @@ class Family(World):
         self.tasks.service.requeued()
 
     async def is_parked(self, skill: str) -> bool:
-        """Whether all tasks of a skill wait for others as rows."""
+        """Whether all tasks of a skill that run wait for others as rows."""
         found = await self.storage.read(
             lambda db: db.execute(
-                "SELECT waits, owner FROM tasks WHERE skill = ?", (skill,)
+                "SELECT waits, owner FROM tasks WHERE skill = ? AND state = 'running'", (skill,)
             ).fetchall()
         )
         return bool(found) and all(waits and owner is None for waits, owner in found)

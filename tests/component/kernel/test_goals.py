@@ -60,6 +60,17 @@ async def test_its_outcome_survives_a_restart(tmp_path: Path) -> None:
     assert len(world.brain.asked) == 1
 
 
+async def test_its_outcome_has_the_taints_of_what_was_read(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.brain.think, world.shop.taint = shopping("look"), "web"
+    async with world.life() as conversations:
+        found = await conversations.perform(asked())
+        await world.settled()
+        assert found == await conversations.perform(asked())
+    assert found is not None
+    assert found.taints == ("web",)
+
+
 async def test_a_kill_in_the_middle_runs_no_second_turn(tmp_path: Path) -> None:
     world = World(tmp_path)
     there = anyio.Event()

@@ -135,6 +135,21 @@ async def test_a_limited_number_runs_in_parallel(tmp_path: Path) -> None:
     assert len(family.shown) == 4
 
 
+async def test_one_that_waits_for_a_task_lets_the_next_one_work(tmp_path: Path) -> None:
+    family = Family(tmp_path, {"task": "one"}, {"task": "other"}, children=1)
+    began: list[str] = []
+
+    def child(request: ModelRequest) -> Any:
+        began.append(words(request)[0])
+        return calling(("order", {})) if len(began) == 1 else "done"
+
+    family.child = child
+    async with family.life() as conversations:
+        await conversations.received(message("m1", "Do it."))
+        await family.tasks.ear.until(lambda one: one.task.state == "completed")
+        assert await family.is_parked(AGENT_WORK)
+
+
 async def test_the_maximum_depth_is_respected(tmp_path: Path) -> None:
     family = Family(tmp_path, {"task": "x"}, depth=2)
     deepest: list[str] = []

@@ -45,7 +45,7 @@ class Talk:
         )
         given = msgspec.convert(arguments, skill.inputs.type)
         made = skill.result(await skill.invoke(given, context), 0.0)
-        self.taint = worst(skill.taints_of(made))
+        self.taint = skill.taint if made.taints is None else worst(made.taints)
         outputs = made.outputs
         data = json.loads(outputs[1].text) if len(outputs) > 1 else None
         return outputs[0].text, data

@@ -19,6 +19,7 @@ from component.policy.policy import PeerRule
 from component.skills import Skill, View
 from component.skills.calling import Threads
 from component.store import Storage
+from component.tasks.events import TaskRecords
 from component.tasks.gate import Approvers, AskModel, Gate, SkillAccess, no_model
 from component.tasks.protocol import DeletedTask, Notice, Share, TaskLimits, nowhere
 from component.tasks.request import Confirmation, Request, request_from
@@ -209,6 +210,7 @@ async def living(
     late: Callable[[], Sequence[str]] = tuple,
     share: Share = nowhere,
     access_options: Mapping[str, Any] = MappingProxyType({}),
+    records: TaskRecords | None = None,
     **limits: Any,
 ) -> AsyncIterator[World]:
     """A task service, until the end of the context, where it is killed: nothing is drained.
@@ -241,7 +243,9 @@ async def living(
         )
         if clocks is None:
             clocks = Clocks() if clock is None else Clocks(boot_s=clock)
-        service = TaskService(storage, access, TaskLimits(**limits), ear, clocks=clocks)
+        service = TaskService(
+            storage, access, TaskLimits(**limits), ear, records=records, clocks=clocks
+        )
         world = World(storage, service, ear, by_name)
         if allowed is not None:
             world.allowed = allowed
