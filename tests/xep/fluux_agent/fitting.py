@@ -56,7 +56,7 @@ class _Fitting(Fit):
                 return skill_names
             case "SkillDescription.schemas":
                 return _few(field, 0, 2)
-            case "Approvals.need":
+            case "Approvals.need" | "Standing.uses":
                 return st.integers(1, 10**9)
             case "SignedGrant.jws" | "SignedReceipt.jws":
                 return jws
