@@ -153,6 +153,7 @@ class TaskStarter:
         chosen: tuple[str, ...] = (),
     ) -> Request:
         name = msgspec.json.encode((trigger.source, trigger.name, trigger.key)).decode()
+        is_own = trigger.source == "schedule" and work.at is not None and not work.filled
         return Request(
             skill=skill,
             requester=work.principal.bare,
@@ -170,5 +171,6 @@ class TaskStarter:
                 chosen=chosen,
                 limits=work.limits,
                 unrequested=True,
+                own_schedule=is_own,
             ),
         )

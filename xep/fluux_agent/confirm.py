@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -108,9 +109,9 @@ class FreeText(Payload, frozen=True, kw_only=True):
 
 
 class Standing(Payload, frozen=True, kw_only=True):
-    """The offer of a standing approval: until the time ``until`` and at most ``uses`` times, actions
-    that differ from this one in the ``free`` parameters only may run without a question. ``hash``
-    covers that.
+    """The offer of a standing approval: before the time ``until`` and at most ``uses`` times,
+    actions that differ from this one in the ``free`` parameters only may run without a question.
+    ``hash`` covers that.
     """
 
     xml = Name(NAMESPACE, "standing")
@@ -216,13 +217,13 @@ def standing_digest_of(agent: JID, confirm: Confirm) -> bytes:
 
     offer = confirm.standing
     assert offer is not None, "the question offers no standing approval"
-    free = sorted(one.name for one in offer.free)
-    params = parameters_of(confirm.action)
+    free = sorted({one.name for one in offer.free})
+    fixed = without_parameters(confirm.action, free)
     covered = {
         "agent": str(agent.bare),
         "confirmation": confirm.id,
         "free": free,
-        "params": {name: value for name, value in params.items() if name not in free},
+        "params": parameters_of(fixed),
         "principal": None if confirm.principal is None else str(confirm.principal),
         "skill": confirm.action.type,
         "text": offer.text.text,
@@ -245,6 +246,15 @@ def parameters_of(action: Action) -> dict[str, Any]:
             raise ValueError("the parameters of the action are not a JSON object")
         values |= more
     return values
+
+
+def without_parameters(action: Action, names: Collection[str]) -> Action:
+    """Return an action without some of its parameters. Raises ValueError as `parameters_of`."""
+    texts = tuple([one for one in action.params if one.name not in names])
+    others = parameters_of(msgspec.structs.replace(action, params=()))
+    others = {name: value for name, value in others.items() if name not in names}
+    json_params = ActionParams(json=msgspec.Raw(msgspec.json.encode(others))) if others else None
+    return msgspec.structs.replace(action, params=texts, json_params=json_params)
 
 
 def _number(text: str) -> int | float:

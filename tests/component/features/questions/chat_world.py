@@ -139,11 +139,11 @@ class World:
         lang: str | None = None,
         naming: Naming | None = None,
     ) -> int:
-        return await self.vote(Answerer(who, at, lang, naming), decision)
+        return (await self.vote(Answerer(who, at, lang, naming), decision)).missing
 
-    async def vote(self, by: Answerer, decision: Decision) -> int:
+    async def vote(self, by: Answerer, decision: Decision) -> Judgement:
         self._work()
-        return self._judged(decide(self.ledger, by, decision)).missing
+        return self._judged(decide(self.ledger, by, decision))
 
     async def withdraw_vote(self, by: Answerer, question: str) -> int:
         self._work()
