@@ -24,6 +24,7 @@ from component.tasks.protocol import DeletedTask, Notice, Share, TaskLimits, now
 from component.tasks.request import Confirmation, Request, request_from
 from component.tasks.rows import TERMINAL
 from component.tasks.service import Clocks, TaskService
+from component.tasks.standing import StandingApprovals
 from tests.waiting import eventually
 from xep.fluux_agent.execute import Accepted, Execute, Param, Params, Result
 from xep.fluux_agent.task import Events, Task
@@ -209,6 +210,7 @@ async def living(
     late: Callable[[], Sequence[str]] = tuple,
     share: Share = nowhere,
     access_options: Mapping[str, Any] = MappingProxyType({}),
+    standing: StandingApprovals | None = None,
     **limits: Any,
 ) -> AsyncIterator[World]:
     """A task service, until the end of the context, where it is killed: nothing is drained.
@@ -241,7 +243,8 @@ async def living(
         )
         if clocks is None:
             clocks = Clocks() if clock is None else Clocks(boot_s=clock)
-        service = TaskService(storage, access, TaskLimits(**limits), ear, clocks=clocks)
+        bounds = TaskLimits(**limits)
+        service = TaskService(storage, access, bounds, ear, clocks=clocks, standing=standing)
         world = World(storage, service, ear, by_name)
         if allowed is not None:
             world.allowed = allowed
