@@ -22,7 +22,7 @@ class StandingApprovalsFeature(Feature):
         """Make the command."""
         recorder = kernel.environment.monitoring.recorder
         commands = ApprovalCommands(kernel.storage, kernel.zones, recorder)
-        return Opened(commands=commands.commands(), forget=_forget)
+        return Opened(commands=commands.commands(), forget=forget)
 
     def offline_commands(self, storage: Storage) -> Sequence[AnyCommand]:
         """Return the command."""
@@ -30,7 +30,8 @@ class StandingApprovalsFeature(Feature):
         return ApprovalCommands(storage, zones, NoRecord()).commands()
 
 
-def _forget(database: Database, who: Forgotten) -> None:
+def forget(database: Database, who: Forgotten) -> None:
+    """Delete what a person has approved for an agent."""
     standing_rows.forget_person(database, who.person, who.address)
 
 
