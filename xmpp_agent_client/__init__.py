@@ -61,6 +61,7 @@ from xmpp_agent_client.model import (
     Question,
     Result,
     Skill,
+    StandingOffer,
     Task,
 )
 from xmpp_agent_client.stanzas import Options
@@ -107,6 +108,7 @@ __all__ = [
     "Result",
     "RetryError",
     "Skill",
+    "StandingOffer",
     "State",
     "Task",
     "TaskCancelledError",
