@@ -297,6 +297,8 @@ PERSONAL: dict[str, dict[str, Any]] = {
 """Who asks for an action with a standing approval."""
 FOREIGN: dict[str, dict[str, Any]] = {
     "a misled model": {"asker": "misled model", "taints": ("web",)},
+    "a model that a flow rule has confirmed": {"asker": "misled model"},
+    "a model whose calls were approved together": {"asker": "approved"},
     "a model that was misled into nothing": {"asker": "model", "taints": ("web",)},
     "a model that has read a peer": {"asker": "model", "taints": ("peer", "person")},
     "a model that has chosen a value": {"asker": "model", "chosen": ("to",)},
@@ -391,6 +393,31 @@ def test_skills_that_are_not_always_asked_about(changes: dict[str, Any]) -> None
     desk = Desk()
     desk.skills["send"] = dataclasses.replace(send, **changes)
     desk.grant()
+
+
+@pytest.mark.parametrize(
+    "rule", [ConfirmationRule("always"), ConfirmationRule("destructive", (ALICE,))]
+)
+def test_rules_that_always_ask(rule: ConfirmationRule) -> None:
+    desk = Desk()
+    desk.rule = rule
+    desk.approve()
+    question = desk.ask()
+    assert question is not None
+    assert question.standing is None
+
+
+def test_another_agent_at_the_address_needs_another_one() -> None:
+    desk = Desk()
+    desk.grant()
+    assert desk.ask(agent="assistant/helper") is not None
+    assert desk.ask() is None
+    desk = Desk()
+    desk.approve(2)
+    desk.approve(2, agent="assistant/helper")
+    question = desk.ask()
+    assert question is not None
+    assert question.standing is None, "the approvals are not equal"
 
 
 def test_a_call_that_does_not_fit_into_a_sentence_is_not_offered() -> None:
