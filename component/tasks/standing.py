@@ -112,8 +112,12 @@ class StandingApprovals:
         assert request.confirmation is not None
         starter = _starter(tx, row.parent)
         found = self.applying(tx, request, skill, confirm.action, starter)
-        if found is not None and standing_rows.use(tx, found.id):
-            self._confirm(tx, row, request, confirm, found)
+        left = None if found is None else standing_rows.use(tx, found.id)
+        if found is not None and left is not None:
+            question_rows.insert_approved(tx, row, confirm, request.principal.bare)
+            kind = Kind(found.kind, found.basis)
+            standing_rows.insert_kinds(tx, confirm.id, [kind], approval=found.id)
+            tx.audited.append(_event_of(row, request, found, left))
             return None
         if skill.name == SEVERAL_CALLS:
             made = ask_question(tx, row, confirm, request.confirmation.asked)
@@ -182,11 +186,8 @@ class StandingApprovals:
         self, database: Database, request: Request, skill: Skill, starter: Starter | None
     ) -> bool:
         """Return whether a standing approval may be offered and used for an action."""
-        context, needed, rule = (
-            request.caller_context,
-            request.confirmation,
-            self._asking(skill.name),
-        )
+        context, needed = request.caller_context, request.confirmation
+        rule = self._asking(skill.name)
         return (
             self._uses > 0
             and needed is not None
@@ -252,31 +253,20 @@ class StandingApprovals:
             confirm, standing=msgspec.structs.replace(offer, hash=digest)
         )
 
-    def _confirm(
-        self,
-        tx: Transaction,
-        row: Row,
-        request: Request,
-        confirm: Confirm,
-        found: StandingApproval,
-    ) -> None:
-        """Store the confirmation that a standing approval gives, one use of which was taken."""
-        question_rows.insert_approved(tx, row, confirm, request.principal.bare)
-        kind = Kind(found.kind, found.basis)
-        standing_rows.insert_kinds(tx, confirm.id, [kind], approval=found.id)
-        context = request.caller_context
-        tx.audited.append(
-            AuditEvent(
-                kind="confirmation",
-                outcome="approved",
-                principal=row.principal,
-                agent=context.agent,
-                trace=context.trace or found.id,
-                subject=row.skill,
-                task=row.id,
-                detail=f"standing approval {found.id}, of which {found.uses - 1} uses are left",
-            )
-        )
+
+def _event_of(row: Row, request: Request, found: StandingApproval, left: int) -> AuditEvent:
+    """Return the audit event of a use of a standing approval, of which so many uses are left."""
+    context = request.caller_context
+    return AuditEvent(
+        kind="confirmation",
+        outcome="approved",
+        principal=row.principal,
+        agent=context.agent,
+        trace=context.trace or found.id,
+        subject=row.skill,
+        task=row.id,
+        detail=f"standing approval {found.id}, of which {left} uses are left",
+    )
 
 
 def _starter(database: Database, task: str | None) -> Starter | None:

@@ -221,15 +221,17 @@ def of_kind(database: Database, kind: Kind) -> StandingApproval | None:
     return next(iter(_select(database, "kind = ?", kind.digest)), None)
 
 
-def use(database: Database, approval: str) -> bool:
-    """Take one of the uses of a standing approval; return False if it has none any more."""
-    return bool(
-        database.execute(
-            "UPDATE standing_approvals SET uses = uses - 1, used = ?"
-            " WHERE id = ? AND uses > 0 AND until > ?",
-            (database.now, approval, database.steady),
-        ).rowcount
+def use(database: Database, approval: str) -> int | None:
+    """Take one of the uses of a standing approval, and return how many are left; None if there was
+    none any more.
+    """
+    left = column(
+        database,
+        "UPDATE standing_approvals SET uses = uses - 1, used = ?"
+        " WHERE id = ? AND uses > 0 AND until > ? RETURNING uses",
+        *(database.now, approval, database.steady),
     )
+    return left[0] if left else None
 
 
 def listed(database: Database, person: JID | None, agent: JID | None) -> list[StandingApproval]:
