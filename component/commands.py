@@ -309,6 +309,18 @@ def person_of(address: str, param: str = "for", *, bare: bool = True) -> JID:
     return found.bare if bare else found
 
 
+def person_or_caller(asking: Asking, address: str) -> JID | None:
+    """Return the person whose address an admin has given as `person`, or the caller; None for the
+    operator, who has given none. Raises CommandError.
+    """
+    if not address:
+        return asking.principal
+    person = person_of(address, "person")
+    if not asking.admin and person != asking.principal:
+        raise CommandError("Only admins can give the address of somebody else.", "person")
+    return person
+
+
 def agent_of(name: str, agents: Sequence[str], default: str = "") -> str:
     """Return the agent that a parameter names, or the default one, which is the first if not given.
     Raises CommandError for an unknown one.

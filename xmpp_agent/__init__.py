@@ -14,6 +14,7 @@ for the tests of skills. The guide is docs/how-to/write-skills.md.
 """
 
 from component.skills import (
+    FREE_TEXT,
     CapabilityMissing,
     Context,
     DeclarationError,
@@ -38,6 +39,7 @@ from component.skills.host import HostError, HttpResponse
 from component.skills.operations import ChildFailed, ChildResult
 
 __all__ = [
+    "FREE_TEXT",
     "CapabilityMissing",
     "ChildFailed",
     "ChildResult",

@@ -63,6 +63,7 @@ from xmpp_agent_client.model import (
     Question,
     Result,
     Skill,
+    StandingOffer,
     Task,
 )
 from xmpp_agent_client.stanzas import Options
@@ -111,6 +112,7 @@ __all__ = [
     "Result",
     "RetryError",
     "Skill",
+    "StandingOffer",
     "State",
     "Task",
     "TaskCancelledError",

@@ -159,17 +159,26 @@ class Agents(ABC):
         return None
 
     async def decide(
-        self, confirmation: Confirmation, *, approve: bool, reason: str | None = None
+        self,
+        confirmation: Confirmation,
+        *,
+        approve: bool,
+        standing: bool = False,
+        reason: str | None = None,
     ) -> None:
-        """Decide a confirmation. A repetition changes nothing.
+        """Decide a confirmation. A repetition changes nothing. With `standing`, an approval also
+        accepts the offer of a standing approval.
 
         Raises:
+            ValueError: there is no such offer.
             ConflictError: somebody has decided otherwise.
             ExpiredError: it is too late.
             AgentError: the agent refuses it for another reason.
             NoAnswerError: no answer came.
         """
-        request = stanzas.decision_request(confirmation, approve=approve, reason=reason)
+        request = stanzas.decision_request(
+            confirmation, approve=approve, standing=standing, reason=reason
+        )
         await self.request(confirmation.agent, request)
 
     async def confirmations(self) -> AsyncGenerator[Confirmation, None]:

@@ -186,6 +186,26 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     expires: datetime | None = None
 
 
+class StandingOffer(msgspec.Struct, frozen=True, kw_only=True):
+    """The offer of a standing approval: equal actions may run without a question.
+
+    Attributes:
+        text: what may be done without a question, in a sentence. Show it to the person.
+        until: until when.
+        uses: how often.
+        free: the names of the parameters that may differ.
+        hash: the digest over all of it; the decision repeats it.
+        genuine: whether that is the digest of what is shown here. If it is not True, do not accept.
+    """
+
+    text: str
+    until: datetime
+    uses: int
+    free: tuple[str, ...] = ()
+    hash: Hash | None = None
+    genuine: bool = False
+
+
 class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
     """A question to a person: may this action run?
 
@@ -206,6 +226,7 @@ class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
         genuine: whether that is the digest of what is shown here. If it is False, do not approve.
             None if it cannot be checked, as when another agent passed the question on.
         expires: after this time no decision counts.
+        standing: what the answer can allow beside this action; None for nothing.
     """
 
     agent: str
@@ -221,6 +242,7 @@ class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
     hash: Hash | None = None
     genuine: bool | None = None
     expires: datetime | None = None
+    standing: StandingOffer | None = None
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):

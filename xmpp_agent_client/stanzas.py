@@ -40,6 +40,7 @@ from xmpp_agent_client.model import (
     Question,
     Result,
     Skill,
+    StandingOffer,
     Task,
     text_in,
 )
@@ -206,14 +207,26 @@ def answer_request(question: Question, values: Mapping[str, Any] | None) -> Requ
 
 
 def decision_request(
-    confirmation: Confirmation, *, approve: bool, reason: str | None = None
+    confirmation: Confirmation,
+    *,
+    approve: bool,
+    standing: bool = False,
+    reason: str | None = None,
 ) -> Request:
-    """Decide a confirmation, with its digest."""
+    """Decide a confirmation, with its digest, or with that of the offer if `standing` accepts it.
+
+    Raises:
+        ValueError: the confirmation offers no standing approval, or is denied.
+    """
+    offer = confirmation.standing
+    if standing and (offer is None or not approve):
+        raise ValueError("only an approval of a confirmation that offers it can be a standing one")
     decision = wire_confirm.Decision(
         id=confirmation.id,
         value="approve" if approve else "deny",
+        standing=standing,
         reason=reason,
-        hash=confirmation.hash,
+        hash=offer.hash if standing and offer is not None else confirmation.hash,
     )
     return Request("set", decision)
 
@@ -521,6 +534,25 @@ def _confirmation(confirm: wire_confirm.Confirm, agent: str, text: str = "") -> 
         hash=confirm.hash,
         genuine=_is_genuine(confirm, agent),
         expires=confirm.expires,
+        standing=_offer(confirm, agent),
+    )
+
+
+def _offer(confirm: wire_confirm.Confirm, agent: str) -> StandingOffer | None:
+    offer = confirm.standing
+    if offer is None:
+        return None
+    genuine = False
+    if offer.hash is not None and offer.hash.algo == "sha-256":
+        digest = wire_confirm.standing_digest_of(JID.parse(agent), confirm)
+        genuine = digest == offer.hash.digest
+    return StandingOffer(
+        text=offer.text.text,
+        until=offer.until,
+        uses=offer.uses,
+        free=tuple([one.name for one in offer.free]),
+        hash=offer.hash,
+        genuine=genuine,
     )
 
 

@@ -33,6 +33,7 @@ FEATURES: Final = (
     "proposals",
     "workers",
     "task_commands",
+    "standing_approvals",
     "conversation_commands",
     "personas",
     "agents_admin",

@@ -203,6 +203,12 @@ class Policy(Section):
     """
     confirm_expires_s: Seconds = 86400
     """Seconds after which a confirmation expires, and the task that waits for it fails."""
+    standing_days: Annotated[int, Field(ge=1, le=366)] = 30
+    """Days for which a standing approval is valid: after three equal approvals, a person can allow
+    such calls of a skill for that time.
+    """
+    standing_uses: Annotated[int, Field(ge=0, le=10_000)] = 50
+    """How often a standing approval may be used. With 0 none are offered, and none are used."""
     rules: tuple[Rule, ...] = ()
     """Rules that restrict who may use which skills. For confirm and approvers, the first rule that
     matches a skill and sets the key applies.

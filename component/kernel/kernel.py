@@ -53,6 +53,7 @@ RELOADED: Final = (
         )
     ),
     *("policy.confirm", "policy.confirm_expires_s", "policy.rules", "policy.flows"),
+    *("policy.standing_days", "policy.standing_uses"),
     *("skills.proposals", "skills.credentials", "xmpp_send", "uploads", "log"),
     *("llm", "agents", "budgets", "personas", "peer"),
 )

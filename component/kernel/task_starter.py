@@ -156,6 +156,7 @@ class TaskStarter:
         chosen: tuple[str, ...] = (),
     ) -> Request:
         name = msgspec.json.encode((trigger.source, trigger.name, trigger.key)).decode()
+        is_own = trigger.source == "schedule" and work.at is not None and not work.filled
         return Request(
             skill=skill,
             requester=work.requester or work.principal.bare,
@@ -174,5 +175,6 @@ class TaskStarter:
                 chosen=chosen,
                 limits=work.limits,
                 unrequested=True,
+                own_schedule=is_own,
             ),
         )

@@ -29,6 +29,7 @@ from component.skills.operations import ModelQuestion
 from component.skills.outputs import File, Link
 from component.store.notifications import Notification
 from component.store.shared import PAUSED, Switches
+from component.task_messages.confirmation_wording import standing_wording
 from component.task_messages.events import TaskNews
 from component.task_messages.questions import Questions
 from component.tasks.admin import TaskAdmin
@@ -37,6 +38,7 @@ from component.tasks.protocol import CannotShare, Share
 from component.tasks.request import Request
 from component.tasks.service import Clocks, TaskService
 from component.tasks.several_calls import SEVERAL_CALLS
+from component.tasks.standing import StandingApprovals
 from xep.binding import Payload
 from xep.jid import JID
 
@@ -65,6 +67,7 @@ class TaskSubsystem:
 
     Attributes:
         approvers: who has to confirm what.
+        standing: the standing approvals of people.
         questions: puts the questions of tasks into words.
         news: sends messages about tasks.
         gate: decides who may use which skill.
@@ -111,8 +114,14 @@ class TaskSubsystem:
             since=system.now(),
         )
         self._recorder = monitoring.recorder
-        self.approvers = Approvers(
-            catalog.asking, contacts.persons, settings.policy.confirm_expires_s
+        policy = settings.policy
+        self.approvers = Approvers(catalog.asking, contacts.persons, policy.confirm_expires_s)
+        self.standing = StandingApprovals(
+            self.find_skill,
+            catalog.asking,
+            standing_wording,
+            policy.standing_days,
+            policy.standing_uses,
         )
         self.gate = Gate(
             catalog.view,
@@ -151,6 +160,7 @@ class TaskSubsystem:
             self.news,
             records=monitoring.tasks,
             clocks=Clocks(boot_s=system.current().since_boot, stream_timeout_s=_STREAM_TIMEOUT_S),
+            standing=self.standing,
         )
         self.task_admin = TaskAdmin(
             environment.storage, self.limits, self.service.cancel, self._requeued
@@ -161,6 +171,7 @@ class TaskSubsystem:
         """Apply these settings from now on. Questions that are open stay as they are."""
         self.gate.flows = make_flows(settings)
         self.approvers.replace(settings.policy.confirm_expires_s)
+        self.standing.replace(settings.policy.standing_days, settings.policy.standing_uses)
         self.service.policy_changed()
         self._uploads = None
 

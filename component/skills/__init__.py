@@ -22,6 +22,7 @@ from component.skills.errors import (
     StepFailed,
     UsageError,
 )
+from component.skills.free_texts import FREE_TEXT
 from component.skills.loading import load_module, skills_of
 from component.skills.operations import ChildFailed, ModelFailed
 from component.skills.outputs import File, Link, Output, SkillResult
@@ -31,6 +32,7 @@ from component.skills.skill import Skill
 from component.skills.spec import Annotations, SkillSchedule, SkillSpec
 
 __all__ = [
+    "FREE_TEXT",
     "Annotations",
     "CapabilityMissing",
     "ChildFailed",

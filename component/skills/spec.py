@@ -14,6 +14,7 @@ import msgspec
 
 from component.policy.taint import TAINTS, Taint
 from component.skills.errors import DeclarationError
+from component.skills.free_texts import find_mistake
 from component.skills.outputs import JSON, TEXT
 from component.skills.question import names_in
 from xep.characters import forbidden
@@ -219,8 +220,12 @@ def _check_execution(spec: SkillSpec, where: str) -> None:
 
 
 def check_texts(spec: SkillSpec) -> None:
-    """Raise DeclarationError for a text that no reply could contain."""
+    """Raise DeclarationError for a text that no reply could contain, and for a parameter that must
+    not be marked as a free text.
+    """
     properties = spec.input_schema.get("properties", {})
+    if mistake := find_mistake(properties):
+        raise DeclarationError(f"In the skill {spec.name!r}, {mistake}")
     described = [
         each["description"]
         for each in properties.values()

@@ -6,7 +6,7 @@ is plain and short, else as JSON or, below the question, as lines that begin wit
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -76,6 +76,19 @@ def wording_of(
     return Wording(sentence, lines, hidden, cut)
 
 
+def standing_wording(skill: Skill, values: Mapping[str, Any], free: Collection[str]) -> str:
+    """Return what calls of a skill do, with any text for the parameters `free`, as a part of a
+    sentence; empty if the values do not fit into one.
+    """
+    words = _Words(skill, values, lambda time: f"{time:%Y-%m-%d %H:%M} UTC", free)
+    sentence = "".join(map(words.part, read_question(skill.question)))
+    action = Wording(sentence).action if sentence else f"run {name_of(skill)}"
+    others = words.listed([name for name in words.differing if name not in words.mentioned])
+    if words.below:
+        return ""
+    return f"{action} with{others.removesuffix('.')}" if others else action
+
+
 def as_given(name: str, values: Mapping[str, Any]) -> Wording:
     """Return a call of a skill that is not known, with all of its parameters."""
     name, given = printable_name(name), shown_parameters(values)
@@ -97,7 +110,7 @@ def name_of(skill: Skill) -> str:
 
 
 class _Words:
-    """The words for the parameters of one call.
+    """The words for the parameters of one call; those that are `free` have any text.
 
     Attributes:
         differing: the names of the parameters that differ from their defaults.
@@ -105,8 +118,15 @@ class _Words:
         below: those of them whose values do not fit into the sentence.
     """
 
-    def __init__(self, skill: Skill, values: Mapping[str, Any], in_local_time: InLocalTime) -> None:
+    def __init__(
+        self,
+        skill: Skill,
+        values: Mapping[str, Any],
+        in_local_time: InLocalTime,
+        free: Collection[str] = (),
+    ) -> None:
         self._values = values
+        self._free = free
         self._properties = {one.name: one for one in properties_of(skill.input_schema)}
         self._in_local_time = in_local_time
         self.differing = [name for name in values if self._differs(name)]
@@ -132,24 +152,19 @@ class _Words:
     def value(self, name: str) -> str:
         """Return a value for the sentence, and note that it is mentioned."""
         self.mentioned.add(name)
-        value = self._values.get(name)
-        said = self._spoken(self._property(name), value)
+        said = self._said(name)
         if said is None:
             if name not in self.below:
                 self.below.append(name)
             return f"({self.label(name)}, see below)"
-        return f"{said}{look_alikes(value)}"
+        return said
 
     def listed(self, names: Sequence[str]) -> str:
         """Return these parameters with their values as a sentence; those that are too long for it
         are shown below.
         """
-        said = {name: self._spoken(self._property(name), self._values[name]) for name in names}
-        shown = [
-            f"{self.label(name)}: {text}{look_alikes(self._values[name])}"
-            for name, text in said.items()
-            if text is not None
-        ]
+        said = {name: self._said(name) for name in names}
+        shown = [f"{self.label(name)}: {text}" for name, text in said.items() if text is not None]
         if len(", ".join(shown)) > _LONGEST_LIST:
             shown, said = [], dict.fromkeys(said)
         self.below += [name for name, text in said.items() if text is None]
@@ -176,7 +191,17 @@ class _Words:
     def _differs(self, name: str) -> bool:
         declared = self._property(name)
         default = None if declared.default is ABSENT else declared.default
-        return declared.required or _json(self._values[name]) != _json(default)
+        if declared.required or name in self._free:
+            return True
+        return _json(self._values[name]) != _json(default)
+
+    def _said(self, name: str) -> str | None:
+        """Return the value of a parameter in words; None if it does not fit into a sentence."""
+        if name in self._free:
+            return "any text"
+        value = self._values.get(name)
+        said = self._spoken(self._property(name), value)
+        return None if said is None else f"{said}{look_alikes(value)}"
 
     def _spoken(self, declared: Property, value: Any) -> str | None:
         """Return a value in words; None if it does not fit into a sentence."""

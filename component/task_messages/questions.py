@@ -18,6 +18,7 @@ from component.skills.skill import Skill
 from component.task_messages import approvals
 from component.task_messages.confirmation_wording import Wording, as_given, name_of, wording_of
 from component.task_messages.spoken_answers import (
+    ALWAYS,
     choice_name,
     has_numbers,
     how_to_decline,
@@ -150,7 +151,8 @@ class Questions:
         whose = printable_name(str(question.request.principal))
         given = shown_parameters(parameters_of(action)).lines
         answer = f"{ANSWER_LINE} yes or no{self._until(question.content.expires, to)}."
-        return "\n".join((f"{title}Skill: {name}", f"For: {whose}", *given, "", answer))
+        offer = _offer(question.content)
+        return "\n".join((f"{title}Skill: {name}", f"For: {whose}", *given, "", answer, *offer))
 
     def _confirmation(self, question: Question, confirm: Confirm, to: JID) -> str:
         """Return the action, its parameters, when the question expires, and how to answer it
@@ -170,7 +172,8 @@ class Questions:
         elif words.hidden:
             answer += " Say *show all* to see everything."
         asks = self._asks(question, confirm, words)
-        return "\n".join((f"{asks} {answer}", *(("", *words.lines) if words.lines else ())))
+        lines = ("", *words.lines) if words.lines else ()
+        return "\n".join((f"{asks} {answer}", *_offer(confirm), *lines))
 
     def in_room(self, question: Question, state: str, *, is_open: bool = True) -> str:
         """Return the text of a confirmation for the room that decides it. `state` says who has
@@ -351,12 +354,20 @@ def _listed(names: Sequence[str]) -> str:
     return printable(", ".join(names), _LONGEST_VALUE)
 
 
+def _offer(confirm: Confirm) -> tuple[str, ...]:
+    """Return the line that offers a standing approval, if the question does (CNF-078)."""
+    offer = confirm.standing
+    return () if offer is None else (f"Or answer *{ALWAYS}*. {offer.text.text}",)
+
+
 def _buttons(confirm: Confirm) -> tuple[Payload, ...]:
-    """Quick responses (CNF-014)."""
+    """Quick responses (CNF-014, CNF-080)."""
+    always = () if confirm.standing is None else (ALWAYS,)
     return (
-        *_responses(("yes", "no")),
+        *_responses(("yes", "no", *always)),
         Action(id=f"approve:{confirm.id}", label="Yes", lang=_LANG),
         Action(id=f"deny:{confirm.id}", label="No", lang=_LANG),
+        *(Action(id=f"{each}:{confirm.id}", label="Always", lang=_LANG) for each in always),
     )
 
 

@@ -273,6 +273,8 @@ def _any_of(phrases: Iterable[str]) -> str:
 _PHRASES: Final = frozenset(("go ahead", "do it", "please do"))
 YES: Final = frozenset(("yes", "y", "yep", "yeah", "yup", "ok", "okay", "sure")) | _PHRASES
 NO: Final = frozenset(("no", "n", "nope", "nah"))
+ALWAYS: Final = "always"
+"""The word that accepts the offer of a standing approval."""
 COURTESY: Final = frozenset(("please", "thanks", "thank you")) | _PHRASES
 """Phrases after a yes that do not change its meaning."""
 _REFUSING: Final = frozenset(
@@ -320,11 +322,12 @@ _POLITE: Final = rf"{_REFUSAL}|\W*(?:please|thanks|thank\s+you|sorry)\W*"
 
 class SpokenYesNo(msgspec.Struct, frozen=True):
     """An answer in words. An `unclear` one begins with a yes and continues, so it does not count
-    (CNF-024).
+    (CNF-024). `standing` says that it approves equal actions, too.
     """
 
     value: Literal["approve", "deny", "unclear"]
     reason: str | None = None
+    standing: bool = False
 
 
 def said_in(body: str) -> SpokenYesNo | None:
@@ -356,6 +359,24 @@ def said_in(body: str) -> SpokenYesNo | None:
         goes_on = any(character.isalnum() for character in rest)
         return None if goes_on and word not in _SAID_OF_NOTHING_ELSE else SpokenYesNo("unclear")
     return None
+
+
+def says_always(text: str) -> bool:
+    """Return whether a text accepts the offer of a standing approval: the word alone or after a
+    yes, with courtesy and the punctuation of a yes (CNF-080).
+    """
+    first = _FIRST.match(text.strip())
+    if first is None:
+        return False
+    rest = text.strip()[first.end() :]
+    if _word(first) in YES:
+        second = re.match(r"\s*,?\s+(?P<word>\w+)", rest)
+        if second is None:
+            return False
+        word, rest = second["word"].casefold(), rest[second.end() :]
+    else:
+        word = _word(first)
+    return word == ALWAYS and _is_end(rest)
 
 
 class Refusal(msgspec.Struct, frozen=True):

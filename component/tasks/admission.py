@@ -493,7 +493,7 @@ class Admission:
         direct = not asks and skill.queue is None
         slot = self._worker.try_slot(request.share) if direct else None
 
-        def op(tx: Transaction) -> tuple[Row, Accepted]:
+        def op(tx: Transaction) -> tuple[Row, Accepted, bool]:
             self._store.open_tasks.check(tx, request.share, stored)
             row = changes.new_row(tx, task, request, skill, stored)
             row.promoted = 1
@@ -504,8 +504,9 @@ class Admission:
                 if slot is not None:
                     row.owner, row.fence = tx.instance, 1
                 rows.put(tx, row)
-            if asks:
-                tx.publish(ask_before(tx, row, admitted))
+            question = ask_before(tx, row, admitted, self._store.standing) if asks else None
+            if question is not None:
+                tx.publish(question)
             if row.state in TERMINAL:
                 raise errors.deadline_expired()
             accepted = changes.accepted_as(row, row.state, self._limits)
@@ -520,12 +521,12 @@ class Admission:
             if found is not None:
                 raise AlreadyError(found)
             self._store.records.check(tx, principal)
-            if not asks and slot is None:
+            if question is None and slot is None:
                 tx.wake_others()
-            return row, accepted
+            return row, accepted, question is None
 
         try:
-            row, accepted = await self._store.commit(op)
+            row, accepted, begins = await self._store.commit(op)
         except BaseException as error:
             if slot is not None:
                 slot.release()
@@ -537,7 +538,7 @@ class Admission:
             self._worker.take_up_soon(row, slot)
         elif slot is not None:
             self._worker.execute(msgspec.structs.replace(admitted, flight=None), row, slot)
-        elif not asks:
+        elif begins:
             self._worker.wake(request.share)
         return None
 

@@ -6,11 +6,12 @@ sent, so their format is declared once.
 """
 
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 from anyio.abc import TaskGroup
 
+from component.audit.protocol import AuditEvent
 from component.skills.inputs import Arguments
 from component.skills.skill import Skill
 from component.store import waiters
@@ -31,6 +32,9 @@ from xep.fluux_agent.execute import Accepted, Output, Result, State
 from xep.fluux_agent.plan import PlanSteps
 from xep.fluux_agent.task import Failure, Input, Progress
 from xep.stanza_error import StanzaError
+
+if TYPE_CHECKING:
+    from component.tasks.standing import StandingApprovals
 
 T = TypeVar("T")
 
@@ -101,6 +105,8 @@ class Transaction:
         self.ready: set[str] = set()
         """Shares that may have queued tasks after this; "" for any."""
         self.has_timers = False
+        self.audited: list[AuditEvent] = []
+        """What is recorded in the audit log after the commit, besides the changes."""
         self.make_receipt: MakeReceipt | None = None
 
     def publish(self, *changes: Change) -> None:
@@ -148,6 +154,7 @@ class TaskRuntime:
         group: the task group of the service; None while it does not run.
         draining: whether the service stops, and no more work starts.
         make_receipt: signs receipts about delegated work; None gives it none.
+        standing: the standing approvals; None offers and uses none.
     """
 
     def __init__(
@@ -166,6 +173,7 @@ class TaskRuntime:
         self.slots = Slots(limits.running_total, limits.running_per_principal, skills.most_running)
         self.group: TaskGroup | None = None
         self.make_receipt: MakeReceipt | None = None
+        self.standing: StandingApprovals | None = None
         self.draining = False
         self._publish = publish
 
@@ -196,7 +204,7 @@ class TaskRuntime:
             return op(transaction), transaction
 
         value, tx = await self.storage.write(run, keep_trying=keep_trying, tasks=tasks)
-        if tx.changes or tx.ready or tx.has_timers or tx.answers:
+        if tx.changes or tx.ready or tx.has_timers or tx.answers or tx.audited:
             self._publish(tx, by)
         return value
 

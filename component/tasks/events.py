@@ -385,8 +385,17 @@ class TaskRecords:
             about = f"question {decision.id}"
             if judged.missing:
                 about += f", of which {judged.missing} more approvals are needed"
+            if decision.standing:
+                about += ", also as a standing approval"
+            if judged.ended:
+                about += f", which ends the standing approval {', '.join(judged.ended)}"
             event = _event_of(made.row, "confirmation", outcome, about, decision.id)
             self._record(replace(event, principal=str(who.bare)))
+
+    def recorded(self, events: Iterable[AuditEvent]) -> None:
+        """Record what this instance has just committed besides changes."""
+        for event in events:
+            self._record(event)
 
     def withdrawn(self, who: JID, question: str, judged: Judgement) -> None:
         """Record that a person has withdrawn an approval."""

@@ -21,7 +21,7 @@ from component.store.database import Database
 from component.store.errors import StorageError
 from component.store.outages import log_failure
 from component.store.storage import Storage
-from component.tasks import changes, question_rows, replay, rows
+from component.tasks import changes, question_rows, replay, rows, standing_rows
 from component.tasks.changes import Change, Transaction
 from component.tasks.journal import nothing_ran
 from component.tasks.protocol import Bounds, DeletedTask, TaskLimits
@@ -165,6 +165,7 @@ def forget(database: Database, limit: int = 500, deleted: list[DeletedTask] | No
         if deleted is not None:
             deleted += found
     question_rows.forget(database)
+    standing_rows.forget_old(database)
     return len(tasks) + replay.delete_expired(database, limit)
 
 

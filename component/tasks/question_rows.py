@@ -25,7 +25,7 @@ import msgspec
 from component.agent_addresses import both_addresses, canonical_address
 from component.store.database import Database, Value
 from component.store.schema import Table
-from component.tasks import room_question_rows, votes
+from component.tasks import room_question_rows, standing_rows, votes
 from component.tasks.protocol import Doubt, Naming, Question
 from component.tasks.rows import (
     NOT_ENDED,
@@ -122,6 +122,7 @@ TABLES: Final = (
     ),
     votes.VOTES,
     *room_question_rows.TABLES,
+    *standing_rows.TABLES,
 )
 
 
@@ -130,7 +131,8 @@ class InputRow(msgspec.Struct):
     `asked_at` are times of the steady clock.
 
     `step` is the step that asked ('' before the work begins), `question` is the XML, `hash` its
-    digest in hex. `answer` is the answer that counted: `approve`, `deny`, or the JSON of an answer.
+    digest in hex. `answer` is the answer that counted: `approve`, `always` (a standing approval),
+    `deny`, or the JSON of an answer.
     """
 
     id: str
@@ -212,8 +214,8 @@ def input_row(database: Database, id_: str) -> InputRow | None:
 def approved_of(database: Database, task: str) -> Confirm | None:
     """Return the last approved confirmation of a task; None if there is none."""
     rest = (
-        "task = ? AND kind = 'confirm' AND state = 'answered' AND answer = 'approve'"
-        " AND step = ''"
+        "task = ? AND kind = 'confirm' AND state = 'answered'"
+        " AND answer IN ('approve', 'always') AND step = ''"
         " ORDER BY revision DESC LIMIT 1"
     )
     found = _first(database, rest, task)
@@ -350,7 +352,9 @@ def room_of(content: Confirm | Input) -> JID | None:
 
 
 def insert_approved(database: Database, row: Row, content: Confirm, by: JID) -> None:
-    """Insert a confirmation of a task that was given before, together with others."""
+    """Insert a confirmation of a task that was given before, together with others or for all of its
+    kind.
+    """
     assert content.expires is not None
     assert content.hash is not None
     expires = steady(database, milliseconds(content.expires))

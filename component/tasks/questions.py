@@ -17,7 +17,7 @@ from component.skills.forms import InvalidForm, form_values, schema_form
 from component.skills.inputs import Arguments
 from component.skills.skill import Skill
 from component.skills.validation import SchemaValidator
-from component.tasks import question_rows, rows, votes
+from component.tasks import question_rows, rows, standing_rows, votes
 from component.tasks.changes import KEEP, Change, Transaction, change
 from component.tasks.journal import Recorded, decided, end_step, nothing_ran
 from component.tasks.protocol import Doubt
@@ -37,6 +37,7 @@ from xep.fluux_agent.confirm import (
     Confirm,
     Decision,
     Risk,
+    Standing,
     digest_of,
     parameters_of,
 )
@@ -234,7 +235,13 @@ def ask_relayed(
     put: Confirm | Input
     if isinstance(original, Confirm):
         put = msgspec.structs.replace(
-            original, id=id_, task=row.id, principal=principal, expires=lapse_at, approvals=None
+            original,
+            id=id_,
+            task=row.id,
+            principal=principal,
+            expires=lapse_at,
+            approvals=None,
+            standing=None,
         )
     else:
         text, schema = original.questions[0].text, original.schema.json
@@ -256,7 +263,8 @@ class Judgement(msgspec.Struct, frozen=True):
     `error` is the reason for a refusal; `change` must be published even then, such as the expiry of
     the question, and executed if it is to running with an owner. `task` is the task after an answer
     that is not refused. `doubt` says why the answer may not be meant for the question. `missing` is
-    the number of approvals that are still needed.
+    the number of approvals that are still needed. `ended` are the standing approvals that a denial
+    has ended.
     """
 
     error: StanzaError | None = None
@@ -264,6 +272,7 @@ class Judgement(msgspec.Struct, frozen=True):
     task: Task | None = None
     doubt: Doubt | None = None
     missing: int = 0
+    ended: tuple[str, ...] = ()
 
 
 def decide(tx: Transaction, by: Answerer, decision: Decision) -> Judgement:
@@ -281,10 +290,11 @@ def decide(tx: Transaction, by: Answerer, decision: Decision) -> Judgement:
     is_of_agent = str(by.who.bare) == row.principal and rows.outline_of(row).delegation
     if decision.hash is None and is_of_agent:
         return Judgement(errors.malformed("decision: delegated work is decided with its digest"))
-    if decision.hash is not None and decision.hash != question.hash:
-        return Judgement(errors.conflict("The digest does not match the question."))
+    if (differs := _difference(decision, question)) is not None:
+        return Judgement(differs)
+    said = "always" if decision.standing else decision.value
     if put.state == "answered":
-        if put.answer == decision.value:
+        if put.answer == said:
             return Judgement()
         return Judgement(errors.conflict("The question has already been decided differently."))
     refused = _closed(tx, row, put)
@@ -302,12 +312,13 @@ def decide(tx: Transaction, by: Answerer, decision: Decision) -> Judgement:
         votes.store(tx, put.id, vote)
         if votes.outcome(votes.votes_on(tx, put.id), approvals, put.hash) is None:
             return _still_open(tx, row, put, question)
-    question_rows.store_answer(tx, put, decision.value, by.who)
+    question_rows.store_answer(tx, put, said, by.who)
+    ended = _apply_to_kind(tx, row, put, decision)
     if put.step:  # the skill, or another agent, needs the decision
         why = without_forbidden((decision.reason or "").strip())
         end_step(tx, row, put.step, Recorded(decided(decision.value, why)))
     if put.step or decision.value == "approve":
-        return Judgement(change=go_on(tx, row, None))
+        return Judgement(change=go_on(tx, row, None), ended=ended)
     others = approvals is not None or question_rows.number_asked(tx, put.id) > 1
     helps: Helps = "approval" if others else "nothing"
     failure = Failure.of(errors.denied(helps), repeatable=nothing_ran(tx, row.id))
@@ -315,7 +326,36 @@ def decide(tx: Transaction, by: Answerer, decision: Decision) -> Judgement:
         reason = without_forbidden(decision.reason.strip())
         text = FailureText(text=reason, lang=by.lang or _SOME)
         failure = msgspec.structs.replace(failure, texts=(text,))
-    return Judgement(change=change(tx, row, "failed", failure))
+    return Judgement(change=change(tx, row, "failed", failure), ended=ended)
+
+
+def _difference(decision: Decision, question: Confirm) -> StanzaError | None:
+    """Return why a decision is about something else than the question, or than its offer of a
+    standing approval; None if it is not.
+    """
+    about: Confirm | Standing = question
+    if decision.standing:
+        if question.standing is None:
+            return errors.conflict("The question offers no standing approval.")
+        about = question.standing
+    if decision.hash is not None and decision.hash != about.hash:
+        return errors.conflict("The digest does not match the question.")
+    return None
+
+
+def _apply_to_kind(tx: Transaction, row: Row, put: InputRow, decision: Decision) -> tuple[str, ...]:
+    """Count an approval, store a standing one, or end those of a kind that is denied; return their
+    ids.
+    """
+    if decision.value == "deny":
+        return tuple(standing_rows.end_kinds(tx, put.id))
+    principal, agent = JID.parse(row.principal), rows.request_of(row).target
+    standing_rows.count_approval(tx, put.id, principal, agent)
+    if decision.standing:
+        question = put.content
+        assert isinstance(question, Confirm)
+        standing_rows.grant(tx, question, principal, agent)
+    return ()
 
 
 def withdraw(tx: Transaction, by: Answerer, question: str) -> Judgement:

@@ -58,6 +58,8 @@ class CallerContext(msgspec.Struct, frozen=True, omit_defaults=True):
     an event or an operator has started it. `room` is the room in which it was asked for, or the
     occupant who has asked in private: the memory of that is used, and not the principal's.
     `occupant` is the bare JID of the occupant who has asked for it, where presence shows it.
+    `own_schedule` says that a schedule has started it which the principal has made, with the
+    parameters that are set there.
     """
 
     agent: str
@@ -73,6 +75,7 @@ class CallerContext(msgspec.Struct, frozen=True, omit_defaults=True):
     reserved: tuple[str, ...] = ()
     room: JID | None = None
     occupant: str = ""
+    own_schedule: bool = False
 
 
 THE_CALLER: Final = CallerContext("")

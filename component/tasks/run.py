@@ -77,13 +77,14 @@ from component.tasks.questions import (
 )
 from component.tasks.receipts import with_receipt
 from component.tasks.replay import Flight, NewRecord, RecordedAnswer, ReplayRecord
-from component.tasks.request import NO_KEY, OnResult, Request, RequestKey
+from component.tasks.request import NO_KEY, Confirmation, OnResult, Request, RequestKey
 from component.tasks.rows import TERMINAL, LostError, Row
 from component.tasks.several_calls import SEVERAL_CALLS, CallToStart, Decided
+from component.tasks.standing import Starter
 from xep.binding import encode, read
 from xep.binding.escaping import without_forbidden
 from xep.fluux_agent import errors
-from xep.fluux_agent.confirm import Confirm, parameters_of
+from xep.fluux_agent.confirm import Action, Confirm, parameters_of
 from xep.fluux_agent.execute import Accepted, Output, Result, State
 from xep.fluux_agent.task import Input, Progress
 from xep.jid import JID
@@ -764,11 +765,26 @@ class Run:
                 if needed is None or not needed.is_only_of(self.request.principal.bare):
                     continue
                 if child.request.caller_context.asker != "misled model":
-                    values = parameters_of(action_of(child.skill, child.arguments))
+                    action = action_of(child.skill, child.arguments)
+                    if await self._has_standing_approval(child, needed, action):
+                        continue
+                    values = parameters_of(action)
                     name = several_calls.name_of(child.skill)
                     decided = Decided(call.skill, call.params, name, values, needed)
                     found.append(CallToStart(child.skill, values, decided))
         return found
+
+    async def _has_standing_approval(
+        self, child: Admitted, needed: Confirmation, action: Action
+    ) -> bool:
+        standing = self._runtime.standing
+        if standing is None:
+            return False
+        request = msgspec.structs.replace(child.request, confirmation=needed)
+        starter = Starter(self.skill.name, None if self.row is None else self.row.parent)
+        return await self._runtime.storage.read(
+            lambda db: standing.applying(db, request, child.skill, action, starter) is not None
+        )
 
     async def _decision(self, number: int, group: Sequence[CallToStart]) -> str:
         """Return the decision about several child tasks, or ask for it."""
@@ -792,7 +808,11 @@ class Run:
                 question=id_,
                 expires=expires,
             )
-            tx.publish(ask_question(tx, row, confirm, needed.asked, step.name))
+            made = ask_question(tx, row, confirm, needed.asked, step.name)
+            standing = self._runtime.standing
+            if standing is not None and made.question is not None:
+                standing.note_several(tx, request, confirm)
+            tx.publish(made)
 
         return await self._park(op)
 

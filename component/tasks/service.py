@@ -14,6 +14,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from msgspec.structs import replace
 
 from component import system
+from component.skills.skill import Skill
 from component.store.clock import seconds_since_boot
 from component.store.database import Database
 from component.store.errors import StorageError
@@ -43,9 +44,10 @@ from component.tasks.receipts import MakeReceipt
 from component.tasks.replay import ReplayCache
 from component.tasks.request import Request, named_key, session_key
 from component.tasks.rows import TERMINAL, Row
+from component.tasks.standing import StandingApprovals
 from component.tasks.worker import Worker
 from xep.fluux_agent import errors
-from xep.fluux_agent.confirm import Decision
+from xep.fluux_agent.confirm import Action, Decision
 from xep.fluux_agent.execute import Output
 from xep.fluux_agent.task import Cancel, Events, InputAnswer, Progress, Task
 from xep.fluux_agent.task import Tasks as TaskList
@@ -96,6 +98,7 @@ class TaskService:
         *,
         records: TaskRecords | None = None,
         clocks: Clocks = Clocks(),  # noqa: B008 - immutable
+        standing: StandingApprovals | None = None,
     ) -> None:
         self._storage = storage
         self._limits = limits
@@ -107,6 +110,7 @@ class TaskService:
         names = skills.names
         skills = replace(skills, names=lambda: names() if self._shared or skills.late() else None)
         self._runtime = TaskRuntime(storage, skills, limits, self._publish)
+        self._runtime.standing = standing
         self._timer = Timer(self._settle_due)
         self._worker = Worker(self._runtime)
         self._membership = Membership(
@@ -247,6 +251,7 @@ class TaskService:
 
     def _publish(self, committed: Transaction, by: object) -> None:
         self._records.changed(committed.changes)
+        self._records.recorded(committed.audited)
         self._worker.observe(committed, by)
         self._event_sender.send(committed.changes)
         for made in committed.changes:
@@ -407,15 +412,25 @@ class TaskService:
         """Decide a confirmation (CNF-032); only approvals are checked against `naming`. Raises as
         `answer`. Return how many approvals are still needed.
         """
-        return await self.vote(Answerer(who, at, lang, naming), decision)
+        return (await self.vote(Answerer(who, at, lang, naming), decision)).missing
 
-    async def vote(self, by: Answerer, decision: Decision) -> int:
-        """Decide a confirmation, as `decide` does."""
+    async def vote(self, by: Answerer, decision: Decision) -> Judgement:
+        """Decide a confirmation, as `decide` does, and return the outcome."""
         by = self._with_sent(by)
         judged = await self._judge(lambda tx: questions.decide(tx, by, decision))
         self._records.decided(by.who, decision, judged)
         _raise_refusal(judged)
-        return judged.missing
+        return judged
+
+    async def has_standing_approval(self, request: Request, skill: Skill, action: Action) -> bool:
+        """Return whether a standing approval can be used for an action, which the person whom the
+        request names would have to confirm otherwise.
+        """
+        standing = self._runtime.standing
+        if standing is None:
+            return False
+        find = partial(standing.applying, request=request, skill=skill, action=action)
+        return await self._storage.read(find) is not None
 
     async def withdraw_vote(self, by: Answerer, question: str) -> int:
         """Withdraw the approval that a person has given by a reaction, if the question is open.

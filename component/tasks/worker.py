@@ -26,6 +26,7 @@ from component.tasks.questions import ask_question, confirm_for, covers, lapses
 from component.tasks.replay import Flight
 from component.tasks.rows import TERMINAL, LostError, Row
 from component.tasks.run import Admitted, Run
+from component.tasks.standing import StandingApprovals
 from xep.binding import encode, read
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Output, State
@@ -288,7 +289,9 @@ class Worker:
         verdict = await verdict_of(row, self._skills)
         late = bool(self._skills.late())
         resumed = await self.runtime.commit(
-            lambda tx: resume(tx, row, verdict, late=late), tasks=(row.id,), keep_trying=True
+            lambda tx: resume(tx, row, verdict, late=late, standing=self.runtime.standing),
+            tasks=(row.id,),
+            keep_trying=True,
         )
         if resumed.unfit:
             self._unfit[row.id] = None
@@ -395,7 +398,14 @@ class Resumed(msgspec.Struct, frozen=True):
     notice: Notification | None = None
 
 
-def resume(tx: Transaction, row: Row, verdict: Verdict, *, late: bool = False) -> Resumed:
+def resume(
+    tx: Transaction,
+    row: Row,
+    verdict: Verdict,
+    *,
+    late: bool = False,
+    standing: StandingApprovals | None = None,
+) -> Resumed:
     """Set a claimed task to running, or settle why it cannot run. Raises LostError."""
     mine = rows.current(tx, row)
     # cancelled after it was claimed, when no run could be stopped
@@ -430,15 +440,16 @@ def resume(tx: Transaction, row: Row, verdict: Verdict, *, late: bool = False) -
         stored = changes.stored_request(admitted.request, admitted.arguments, tx.limits)
         mine.request = stored
         tx.execute("UPDATE tasks SET request = ? WHERE id = ?", (stored, mine.id))
-    if mine.state == "accepted" and not _is_confirmed(tx, mine, admitted):
+    if mine.state == "accepted" and not _is_confirmed(tx, mine, admitted, standing):
         mine.version = admitted.skill.version
         rows.update(tx, mine)
         try:
-            made = ask_before(tx, mine, admitted)
+            made = ask_before(tx, mine, admitted, standing)
         except StanzaError as error:  # the limits of another release allowed the question
             made = changes.end(tx, mine, "failed", error, repeatable=True)
-        tx.publish(made)
-        return Resumed(mine)
+        if made is not None:
+            tx.publish(made)
+            return Resumed(mine)
     if mine.attempts >= tx.limits.max_attempts:
         return Resumed(mine, notice=_set_aside(tx, mine, admitted))
     if mine.state == "accepted":
@@ -452,8 +463,12 @@ def resume(tx: Transaction, row: Row, verdict: Verdict, *, late: bool = False) -
     return Resumed(mine, journal=recorded, parts=parts)
 
 
-def ask_before(tx: Transaction, row: Row, admitted: Admitted) -> Change:
-    """Ask for the confirmation of a request. Raises StanzaError: `invalid-param`, `too-big`."""
+def ask_before(
+    tx: Transaction, row: Row, admitted: Admitted, standing: StandingApprovals | None
+) -> Change | None:
+    """Ask for the confirmation of a request. None: a standing approval is used in its place. Raises
+    StanzaError: `invalid-param`, `too-big`.
+    """
     needed = admitted.request.confirmation
     assert needed is not None
     expires = rows.moment(lapses(tx.now, needed.expires_s, row.deadline))
@@ -463,17 +478,22 @@ def ask_before(tx: Transaction, row: Row, admitted: Admitted) -> Change:
         question=leases.new_instance(),
         expires=expires,
     )
+    if standing is not None:
+        return standing.ask(tx, row, admitted.request, admitted.skill, confirm)
     return ask_question(tx, row, confirm, needed.asked)
 
 
-def _is_confirmed(tx: Transaction, row: Row, admitted: Admitted) -> bool:
+def _is_confirmed(
+    tx: Transaction, row: Row, admitted: Admitted, standing: StandingApprovals | None
+) -> bool:
     """Return whether the action needs no approval or is the one approved (CNF-040, CNF-041)."""
-    if admitted.request.confirmation is None:
+    request, skill = admitted.request, admitted.skill
+    if request.confirmation is None:
         return True
     approved = question_rows.approved_of(tx, row.id)
-    return approved is not None and covers(
-        approved, admitted.request, admitted.skill, admitted.arguments
-    )
+    if approved is None or not covers(approved, request, skill, admitted.arguments):
+        return False
+    return standing is None or standing.holds(tx, row, request, skill, approved)
 
 
 def _refusal(row: Row, verdict: Verdict, recorded: Journal) -> StanzaError | None:

@@ -22,7 +22,7 @@ from component.tasks.questions import action_of
 from component.tasks.request import Confirmation, Request
 from component.tasks.service import TaskService
 from component.tasks.several_calls import SEVERAL_CALLS, ConfirmedCall, joint, listed, name_of, same
-from xep.fluux_agent.confirm import parameters_of
+from xep.fluux_agent.confirm import Action, parameters_of
 from xep.fluux_agent.execute import Accepted, Result
 from xep.stanza_error import StanzaError
 
@@ -53,7 +53,8 @@ class JointConfirmations:
     ) -> CallToConfirm | None:
         """Return a call if the person of the turn, and nobody else, must confirm it.
 
-        None also if nobody can, or the arguments are invalid: the call itself has this result.
+        None also if nobody can, or the arguments are invalid: the call itself has this result. The
+        same if a standing approval can be used: the call itself uses it.
 
         Raises StorageError.
         """
@@ -68,10 +69,13 @@ class JointConfirmations:
             found = await self._approvers.find(request, skill)
             if found is None or not found.is_only_of(caller.request.principal.bare):
                 return None
-            values = await values_of(request, skill)
+            action = await _action_of(request, skill)
         except (StanzaError, InvalidParam):
             return None
-        return CallToConfirm(skill, values, call, decision, found, request)
+        asked = msgspec.structs.replace(request, confirmation=found)
+        if await self._tasks.has_standing_approval(asked, skill, action):
+            return None
+        return CallToConfirm(skill, parameters_of(action), call, decision, found, request)
 
     async def ask(
         self, caller: Caller, calls: Sequence[CallToConfirm], *, session: str, again: bool
@@ -111,8 +115,12 @@ async def values_of(request: Request, skill: Skill) -> dict[str, Any]:
     """Return all parameters of a call, with defaults. Raises StanzaError, InvalidParam,
     StorageError.
     """
+    return parameters_of(await _action_of(request, skill))
+
+
+async def _action_of(request: Request, skill: Skill) -> Action:
     arguments = await completed(request, skill, arguments_of(request, skill))
-    return parameters_of(action_of(skill, arguments))
+    return action_of(skill, arguments)
 
 
 async def approves(result: Result, request: Request, skill: Skill) -> bool:

@@ -42,10 +42,12 @@ def asks_about(task_id: str) -> Where:
     return where
 
 
-async def asks(t: Talk, **attributes: str) -> tuple[str, Received, Confirm]:
+async def asks(
+    t: Talk, target: str = "the archive", **attributes: str
+) -> tuple[str, Received, Confirm]:
     """Execute a destructive skill; return the task, and the message with the question."""
     attributes.setdefault("mode", "auto")
-    made = await begin(t, "erase", {"target": "the archive"}, **attributes)
+    made = await begin(t, "erase", {"target": target}, **attributes)
     bare = t.who.caller.partition("/")[0]
     message = await t.next(asks_about(made.task))
     t.need((message.head.to or "").startswith(bare), "Somebody else was asked.")
@@ -53,9 +55,10 @@ async def asks(t: Talk, **attributes: str) -> tuple[str, Received, Confirm]:
     return made.task, message, confirm
 
 
-def decision(confirm: Confirm, value: str, content: str = "") -> str:
+def decision(confirm: Confirm, value: str, content: str = "", attributes: str = "") -> str:
     """Return a decision on a question, for an IQ."""
-    return f"<decision xmlns='{NAMESPACE}' id='{confirm.id}' value='{value}'>{content}</decision>"
+    start = f"<decision xmlns='{NAMESPACE}' id='{confirm.id}' value='{value}' {attributes}>"
+    return f"{start}{content}</decision>"
 
 
 def _conditions(event: Any) -> list[str]:
@@ -109,6 +112,7 @@ async def question(t: Talk) -> None:
     ok = given.get(target) == "the archive"
     t.hold("CNF-013", ok, f"{target} as <param/>", message)
     ids = {one.get("id") for one in message.tree.findall(f"{{{QUICK}}}action")}
+    ids.discard(f"always:{confirm.id}")
     wanted = {f"approve:{confirm.id}", f"deny:{confirm.id}"}
     values = {one.get("value") for one in message.tree.findall(f"{{{QUICK}}}response")}
     t.hold("CNF-014", ids == wanted and values >= {"yes", "no"}, "quick responses", message)
@@ -119,8 +123,10 @@ async def question(t: Talk) -> None:
     await t.iq("set", decision(confirm, "deny"))
 
 
-def _digest(message: Received) -> tuple[str, str]:
-    """Return the digest computed from the message alone, and the one in the message."""
+def _digest(message: Received, *, offer: bool = False) -> tuple[str, str]:
+    """Return the digest computed from the message alone, and the one in the message: that of the
+    question, or that of its offer of a standing approval.
+    """
     confirm = message.tree.find(f"{{{NAMESPACE}}}confirm")
     assert confirm is not None
     action = confirm.find(f"{{{NAMESPACE}}}action")
@@ -131,18 +137,30 @@ def _digest(message: Received) -> tuple[str, str]:
     json = action.findtext(f"{{{NAMESPACE}}}params")
     if json is not None:
         params |= msgspec.json.decode(json)
-    digested = {
+    digested: dict[str, Any] = {
         "agent": (message.head.sender or "").partition("/")[0],
         "confirmation": confirm.get("id"),
-        "expires": confirm.findtext(f"{{{NAMESPACE}}}expires"),
         "params": params,
         "principal": confirm.get("principal"),
         "skill": action.get("type"),
-        "task": confirm.get("task"),
         "version": action.get("version"),
     }
+    holder = confirm.find(f"{{{NAMESPACE}}}standing") if offer else confirm
+    assert holder is not None
+    if offer:
+        free = sorted(one.get("name", "") for one in holder.findall(f"{{{NAMESPACE}}}free"))
+        digested |= {
+            "free": free,
+            "params": {name: value for name, value in params.items() if name not in free},
+            "text": holder.findtext(f"{{{NAMESPACE}}}text"),
+            "until": holder.get("until"),
+            "uses": int(holder.get("uses", "0")),
+        }
+    else:
+        expires = confirm.findtext(f"{{{NAMESPACE}}}expires")
+        digested |= {"expires": expires, "task": confirm.get("task")}
     digest = hashlib.sha256(rfc8785.dumps(digested)).digest()
-    shown = confirm.findtext(f"{{{HASHES}}}hash") or ""
+    shown = holder.findtext(f"{{{HASHES}}}hash") or ""
     return base64.b64encode(digest).decode(), shown.strip()
 
 
@@ -362,6 +380,62 @@ async def expires(t: Talk) -> None:
     t.hold("RUL-008", same, "the task as it ended", f"{after.state}, {after.revision}")
 
 
+@check(
+    "confirm.standing",
+    "CNF-074",
+    "CNF-075",
+    "CNF-076",
+    "CNF-079",
+    "CNF-080",
+    "CNF-081",
+    "CNF-082",
+    "CNF-083",
+    "CNF-084",
+    "CNF-085",
+    features=[CONFIRM],
+    roles=("erase",),
+)
+async def standing(t: Talk) -> None:
+    """A standing approval is offered in words after three equal approvals, and covers no more."""
+    target, attribute = f"the archive {t.new_id()}", "standing='true'"
+    for _ in range(3):
+        id_, message, confirm = await asks(t, target)
+        t.hold("CNF-075", True, "a question")
+        t.hold("CNF-076", confirm.standing is None, "no offer yet", message)
+        await t.iq("set", decision(confirm, "approve", attributes=attribute))
+        await t.message("always", thread=id_)
+        t.hold("CNF-083", await is_open(t, id_), "the question is open as before", message)
+        await t.iq("set", decision(confirm, "approve"))
+        await next_event(t, id_, *ENDS)
+    id_, message, confirm = await asks(t, target)
+    offer = confirm.standing
+    if offer is None:  # nobody has to
+        await t.iq("set", decision(confirm, "deny"))
+        return
+    t.hold("CNF-074", True, "an offer")
+    ok = offer.hash is not None and offer.uses > 0 and offer.until > datetime.now(UTC)
+    t.hold("CNF-079", ok and bool(offer.text.text), "until, uses, a text and a hash", message)
+    body = message.body or ""
+    t.hold("CNF-080", offer.text.text in body and "always" in body, "the text, always", message)
+    digest, shown = _digest(message, offer=True)
+    t.hold("CNF-081", digest == shown, f"the digest {digest}", message)
+    refused = await t.iq("set", decision(confirm, "deny", attributes=attribute))
+    t.holds_error("CNF-084", refused, "bad-request", "malformed")
+    hash_ = f"<hash xmlns='{HASHES}' algo='sha-256'>{shown}</hash>"
+    answer = await t.iq("set", decision(confirm, "approve", hash_, attribute))
+    t.hold("CNF-082", not answer.is_error, "an empty result", answer)
+    ended, event = await next_event(t, id_, *ENDS)
+    t.hold("CNF-082", event.state == "completed", "this action is approved", ended)
+    made = await begin(t, "erase", {"target": target}, mode="async")
+    asked = await t.quiet(asks_about(made.task))
+    t.hold("CNF-082", asked is None, "no question about an equal action", asked or "")
+    made = await begin(t, "erase", {"target": f"{target}, all of it"}, mode="async")
+    asked = await t.quiet(asks_about(made.task), t.timeout)
+    t.hold("CNF-085", asked is not None, "a question about another action", "silence")
+    if asked is not None:
+        await t.iq("set", decision(t.given(asked, Confirm, "The question"), "deny"))
+
+
 @check("confirm.newest", "CNF-026", features=[CONFIRM], roles=("erase",), alone=True)
 async def newest(t: Talk) -> None:
     """A word that names no question decides one's own newest question, even if there are others."""
@@ -391,6 +465,7 @@ CHECKS = (
     inline,
     expires,
     newest,
+    standing,
     one,
     canonical,
     late,

@@ -240,6 +240,45 @@ def test_a_confirmation_shows_the_action_and_that_its_digest_is_right() -> None:
     assert asked.genuine is True
 
 
+def test_the_offer_of_a_standing_approval_is_shown_and_accepted_with_its_digest() -> None:
+    offer = wire_confirm.Standing(
+        until=datetime(2026, 12, 31, 8, tzinfo=UTC),
+        uses=50,
+        text=wire_confirm.StandingText(text="I may erase anything.", lang="en"),
+        free=(wire_confirm.FreeText(name="folder"),),
+    )
+    (asked,) = stanzas.read_message(confirm_message(standing=offer))
+    assert isinstance(asked, Confirmation)
+    assert asked.standing is not None
+    assert not asked.standing.genuine, "it has no digest"
+    (plain,) = stanzas.read_message(confirm_message())
+    assert isinstance(plain, Confirmation)
+    for one, approve in ((plain, True), (asked, False)):
+        with pytest.raises(ValueError, match="offers"):
+            stanzas.decision_request(one, approve=approve, standing=True)
+    shown = wire_confirm.Confirm(
+        id=asked.id,
+        principal=JID.parse(asked.principal or ""),
+        action=wire_confirm.Action(
+            type="erase",
+            version="1",
+            json_params=wire_confirm.ActionParams(json=msgspec.Raw(b'{"days":30}')),
+        ),
+        standing=offer,
+    )
+    digest = Hash(algo="sha-256", digest=wire_confirm.standing_digest_of(JID.parse(AGENT), shown))
+    signed = msgspec.structs.replace(offer, hash=digest)
+    (asked,) = stanzas.read_message(confirm_message(standing=signed))
+    assert isinstance(asked, Confirmation)
+    assert asked.genuine is True
+    assert asked.standing is not None
+    assert asked.standing.genuine, "the free parameter does not count"
+    assert (asked.standing.text, asked.standing.free) == ("I may erase anything.", ("folder",))
+    request = stanzas.decision_request(asked, approve=True, standing=True)
+    decision = read(request, wire_confirm.Decision)
+    assert (decision.standing, decision.hash) == (True, digest)
+
+
 @pytest.mark.parametrize(
     ("changes", "genuine"),
     [

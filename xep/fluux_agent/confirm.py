@@ -2,12 +2,13 @@
 
 import hashlib
 import json
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from xep.binding import Attr, Child, Name, Payload, Text, TextChild
+from xep.binding import Attr, Child, Lang, Name, Payload, Text, TextChild
 from xep.binding.conversion import format_datetime
 from xep.fluux_agent import NAMESPACE as AGENT
 from xep.hashes import Hash
@@ -90,6 +91,38 @@ class Approvals(Payload, frozen=True, kw_only=True):
     room: Annotated[ApproverRoom | None, Child()] = None
 
 
+class StandingText(Payload, frozen=True, kw_only=True):
+    """What an agent may do without asking, in words."""
+
+    xml = Name(NAMESPACE, "text")
+
+    text: Annotated[str, Text()]
+    lang: Lang = None
+
+
+class FreeText(Payload, frozen=True, kw_only=True):
+    """A parameter that may have any text."""
+
+    xml = Name(NAMESPACE, "free")
+
+    name: Annotated[str, Attr()]
+
+
+class Standing(Payload, frozen=True, kw_only=True):
+    """The offer of a standing approval: before the time ``until`` and at most ``uses`` times,
+    actions that differ from this one in the ``free`` parameters only may run without a question.
+    ``hash`` covers that.
+    """
+
+    xml = Name(NAMESPACE, "standing")
+
+    until: Annotated[datetime, Attr()]
+    uses: Annotated[int, Attr()]
+    text: Annotated[StandingText, Child()]
+    free: Annotated[tuple[FreeText, ...], Child()] = ()
+    hash: Annotated[Hash | None, Child()] = None
+
+
 class Confirm(Payload, frozen=True, kw_only=True):
     """A request for confirmation, in a message whose body asks the same in words.
 
@@ -97,6 +130,7 @@ class Confirm(Payload, frozen=True, kw_only=True):
     act, if it is not the sender, which passes its question on. ``hash`` covers exactly that
     action. After ``expires`` no answer counts; the first public draft always gives one, and without
     it the question stays open as long as its task. Without ``approvals``, the first answer decides.
+    With ``standing``, the answer can also be a standing approval.
     """
 
     xml = Name(NAMESPACE, "confirm")
@@ -110,18 +144,21 @@ class Confirm(Payload, frozen=True, kw_only=True):
     hash: Annotated[Hash | None, Child()] = None
     expires: Annotated[datetime | None, TextChild()] = None
     approvals: Annotated[Approvals | None, Child()] = None
+    standing: Annotated[Standing | None, Child(malformed="drop")] = None
 
 
 class Decision(Payload, frozen=True, kw_only=True):
     """The answer to the confirmation ``id``.
 
     ``hash`` repeats that of the question, and shows that the decision is about this action.
+    ``standing`` also accepts the offer of a standing approval; then ``hash`` is that of the offer.
     """
 
     xml = Name(NAMESPACE, "decision")
 
     id: Annotated[str, Attr()]
     value: Annotated[Literal["approve", "deny"], Attr()]
+    standing: Annotated[bool, Attr()] = False
     reason: Annotated[str | None, TextChild()] = None
     hash: Annotated[Hash | None, Child()] = None
 
@@ -171,6 +208,32 @@ def _digest(agent: JID, confirm: Confirm, expires: str | None) -> bytes:
     return hashlib.sha256(rfc8785.dumps(covered)).digest()
 
 
+def standing_digest_of(agent: JID, confirm: Confirm) -> bytes:
+    """Return the SHA-256 digest over the values of CNF-079: what the offer of a standing approval
+    covers, which `agent` has made. Values of free parameters do not count. Raises ValueError as
+    `digest_of` does.
+    """
+    import rfc8785  # noqa: PLC0415 - only who confirms something pays for it
+
+    offer = confirm.standing
+    assert offer is not None, "the question offers no standing approval"
+    free = sorted({one.name for one in offer.free})
+    fixed = without_parameters(confirm.action, free)
+    covered = {
+        "agent": str(agent.bare),
+        "confirmation": confirm.id,
+        "free": free,
+        "params": parameters_of(fixed),
+        "principal": None if confirm.principal is None else str(confirm.principal),
+        "skill": confirm.action.type,
+        "text": offer.text.text,
+        "until": format_datetime(offer.until),
+        "uses": offer.uses,
+        "version": confirm.action.version,
+    }
+    return hashlib.sha256(rfc8785.dumps(covered)).digest()
+
+
 def parameters_of(action: Action) -> dict[str, Any]:
     """Return all parameters of an action. Raises ValueError if its JSON is not an object."""
     values: dict[str, Any] = {param.name: param.text for param in action.params}
@@ -183,6 +246,15 @@ def parameters_of(action: Action) -> dict[str, Any]:
             raise ValueError("the parameters of the action are not a JSON object")
         values |= more
     return values
+
+
+def without_parameters(action: Action, names: Collection[str]) -> Action:
+    """Return an action without some of its parameters. Raises ValueError as `parameters_of`."""
+    texts = tuple([one for one in action.params if one.name not in names])
+    others = parameters_of(msgspec.structs.replace(action, params=()))
+    others = {name: value for name, value in others.items() if name not in names}
+    json_params = ActionParams(json=msgspec.Raw(msgspec.json.encode(others))) if others else None
+    return msgspec.structs.replace(action, params=texts, json_params=json_params)
 
 
 def _number(text: str) -> int | float:

@@ -22,6 +22,7 @@ from component.policy.globs import pattern
 from component.skills.context import Context
 from component.skills.declare import own_skill
 from component.skills.errors import InvalidParam, SkillError, SkillUnavailable
+from component.skills.free_texts import FREE_TEXT
 from component.skills.skill import Skill
 
 _STEPS = 6
@@ -52,9 +53,9 @@ def email_send_skill(settings: EmailSend, *, tls: ssl.SSLContext | None = None) 
         context: Context,
         to: Annotated[str, Meta(description="Email address.", max_length=320)],
         subject: Annotated[
-            str, Meta(description="Subject, one line.", min_length=1, max_length=200)
+            str, Meta(description="Subject, one line.", min_length=1, max_length=200), FREE_TEXT
         ],
-        text: Annotated[str, Meta(description="Text of the mail.", min_length=1)],
+        text: Annotated[str, Meta(description="Text of the mail.", min_length=1), FREE_TEXT],
     ) -> str:
         """Send an email to somebody on behalf of the person.
 

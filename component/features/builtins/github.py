@@ -15,6 +15,7 @@ from component.policy.globs import pattern
 from component.rest.requests import in_one_line, request, response_json
 from component.skills.declare import own_skill
 from component.skills.errors import SkillError
+from component.skills.free_texts import FREE_TEXT
 from component.skills.outputs import JSON, TEXT, SkillResult, text_and_data
 from component.skills.skill import Skill
 
@@ -138,8 +139,10 @@ def github_skills(settings: GitHub) -> tuple[Skill, ...]:
     )
     async def github_issue_create(
         repository: Repository,
-        title: Annotated[str, Meta(description="Title.", min_length=1, max_length=256)],
-        text: Annotated[str, Meta(description="Text, in Markdown.", max_length=60_000)] = "",
+        title: Annotated[str, Meta(description="Title.", min_length=1, max_length=256), FREE_TEXT],
+        text: Annotated[
+            str, Meta(description="Text, in Markdown.", max_length=60_000), FREE_TEXT
+        ] = "",
         labels: Annotated[tuple[str, ...], Meta(description="Labels.", max_length=20)] = (),
     ) -> str:
         """Create an issue in a repository on GitHub. The person is asked to confirm it."""
@@ -158,7 +161,7 @@ def github_skills(settings: GitHub) -> tuple[Skill, ...]:
         repository: Repository,
         number: Annotated[int, Meta(description="Number of the issue or pull request.", ge=1)],
         text: Annotated[
-            str, Meta(description="Text, in Markdown.", min_length=1, max_length=60_000)
+            str, Meta(description="Text, in Markdown.", min_length=1, max_length=60_000), FREE_TEXT
         ],
     ) -> str:
         """Comment on an issue or pull request on GitHub. The person is asked to confirm it."""

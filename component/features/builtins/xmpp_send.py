@@ -18,6 +18,7 @@ from component.policy.globs import pattern
 from component.skills.context import Context
 from component.skills.declare import own_skill
 from component.skills.errors import SkillError
+from component.skills.free_texts import FREE_TEXT
 from component.skills.host import SendMessage
 from component.skills.skill import Skill
 
@@ -45,7 +46,9 @@ def xmpp_send_skill(settings: XmppSend, messages: Callable[[], GuardedMessages])
             str, Meta(description="Address, such as romeo@example.com.", max_length=1000)
         ],
         text: Annotated[
-            str, Meta(description="The text, as the recipient will read it.", min_length=1)
+            str,
+            Meta(description="The text, as the recipient will read it.", min_length=1),
+            FREE_TEXT,
         ],
     ) -> str:
         """Send a message to somebody on behalf of the person.

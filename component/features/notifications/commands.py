@@ -13,7 +13,7 @@ from component.commands import (
     CommandError,
     CommandResult,
     Outline,
-    person_of,
+    person_or_caller,
     short_ids,
     shorten,
     whole_id,
@@ -23,7 +23,6 @@ from component.features.notifications.plan import effective
 from component.kernel.contacts import PersonZones
 from component.store.notifications import Notification, NotificationStore, Preferences, Priority
 from component.zones import spoken_time
-from xep.jid import JID
 
 _ALL: Final = "all"
 _LONGEST_LINE: Final = 200
@@ -141,7 +140,7 @@ class NotificationCommands:
         )
 
     async def _quiet(self, asking: Asking, params: QuietParams) -> CommandResult:
-        person = _person(asking, params.person)
+        person = person_or_caller(asking, params.person)
         if person is None:
             raise CommandError("Say whose quiet hours: give person.", "person")
         before = await self._store.preferences(person)
@@ -161,7 +160,7 @@ class NotificationCommands:
         return QuietSheet(hours=hours, zone=zone, urgent=preferences.urgent)
 
     async def _held(self, asking: Asking, params: HeldParams) -> CommandResult:
-        person = _person(asking, params.person)
+        person = person_or_caller(asking, params.person)
         held = await self._store.held(person, asking.at)
         lines = [_line(one) for one in held]
         if not lines:
@@ -181,7 +180,7 @@ class NotificationCommands:
         return {**titles, _ALL: "All of them"} if titles else {}
 
     async def _drop(self, asking: Asking, params: DropParams) -> CommandResult:
-        person = _person(asking, params.person)
+        person = person_or_caller(asking, params.person)
         wanted = params.id.strip()
         is_all = wanted.casefold() == _ALL
         if is_all and person is None:
@@ -199,15 +198,6 @@ class NotificationCommands:
         return CommandResult(
             "1 notification dropped." if count == 1 else f"{count} notifications dropped."
         )
-
-
-def _person(asking: Asking, text: str) -> JID | None:
-    if not text:
-        return asking.principal
-    person = person_of(text, "person")
-    if not asking.admin and person != asking.principal:
-        raise CommandError("Only admins can give the address of somebody else.", "person")
-    return person
 
 
 def _hours(text: str) -> str | None:

@@ -34,6 +34,7 @@ from component.store.outages import log_failure
 from component.task_messages import approvals
 from component.task_messages.questions import SHORT_ID, Questions, is_quoted, split_quotation
 from component.task_messages.spoken_answers import (
+    ALWAYS,
     SpokenYesNo,
     answer_in_chat,
     answer_in_order,
@@ -44,6 +45,7 @@ from component.task_messages.spoken_answers import (
     names_in_order,
     refusal_in,
     said_in,
+    says_always,
     takes_words,
     yes_or_no,
 )
@@ -131,6 +133,8 @@ _SHOW_ALL: Final = r"show (?:me )?(?:all|everything)[.!]?"
 _IDENTIFIER: Final = rf"(?i)(?=.*\d)[0-9a-f]{{{SHORT_ID},}}"
 """Matches the possible beginning of an identifier, perhaps of a closed question."""
 _TOO_LATE: Final = "That question is closed: it was answered or withdrawn, or it has expired."
+_GRANTED: Final = "I will not ask again for the same; /approvals lists what you have allowed."
+_ENDED: Final = "What you had allowed for the same is revoked: I will ask each time."
 _ALONE: Final = "I haven't done it. Reply just *yes*, or *no* and why."
 
 Value = Literal["approve", "deny"]
@@ -262,17 +266,21 @@ class ChatAnswers:
         nothing.
         """
         name, _, identifier = selected.partition(":")
-        if not identifier or name not in ("approve", "deny"):
+        if not identifier or name not in ("approve", "deny", ALWAYS):
             return None
-        value: Value = "approve" if name == "approve" else "deny"
+        value: Value = "deny" if name == "deny" else "approve"
+        standing = name == ALWAYS
         unclear = message.unclear
         if unclear is None and message.text:
-            said = said_in(message.text)
-            if said is None or said.value != value:
+            said = _always_or(message.text)
+            if said is None or (said.value, said.standing) != (value, standing):
                 unclear = "it also says something else"
         if unclear is not None and value == "approve":
             return _not_plain(unclear)
-        return await self._decide(message, Decision(id=identifier, value=value))
+        decision = Decision(id=identifier, value=value, standing=standing)
+        found = await self._open_questions(message) if standing else ()
+        question = next((each for each in found if each.id == identifier), None)
+        return await self._decide(message, decision, question)
 
     async def _reacted(self, message: InboundMessage, reacted: Reacted) -> str | None:
         """Return the outcome of a reaction to a question (CNF-053); None for one that decides
@@ -308,6 +316,8 @@ class ChatAnswers:
         """Ask back: the answer may be meant for something else (CNF-046)."""
         questions = await self._open_questions(message)
         said = "no" if yes_or_no(message.text) is False else "yes"
+        if says_always(message.text):
+            said = ALWAYS
         return uncertain(self._words, questions, doubt, said)
 
     async def _take(
@@ -328,12 +338,7 @@ class ChatAnswers:
         assert isinstance(reading, SpokenYesNo), "a text is read by the kind of its question"
         if reading.value == "unclear":
             return _ALONE
-        decision = Decision(
-            id=question.id,
-            value=reading.value,
-            reason=reading.reason,
-            hash=question.content.hash,
-        )
+        decision = _about(question, reading.value, reading.reason, standing=reading.standing)
         return await self._decide(message, decision, question, naming)
 
     async def _by_name(
@@ -382,11 +387,11 @@ class ChatAnswers:
         if name == "/answer":
             return f"Write /approve {identifier}, or /deny {identifier} and why."
         value: Value = "approve" if name == "/approve" else "deny"
-        if value == "approve" and words:
+        offer = question.content.standing
+        standing = value == "approve" and offer is not None and words.casefold() == ALWAYS
+        if value == "approve" and words and not standing:
             return f"I haven't done it. Write just /approve {identifier}, with nothing after it."
-        decision = Decision(
-            id=question.id, value=value, reason=words or None, hash=question.content.hash
-        )
+        decision = _about(question, value, words or None, standing=standing)
         return await self._decide(message, decision, question, naming)
 
     async def _decide(
@@ -400,11 +405,16 @@ class ChatAnswers:
             *(message.principal, message.conversation.agent, message.language, naming),
             by_reaction=message.reacted is not None,
         )
-        missing = await self._tasks.vote(by, decision)
+        judged = await self._tasks.vote(by, decision)
         decided = "Approved" if decision.value == "approve" else "Denied"
         if question is not None:
             decided = f"{decided}: {self._words.title_of(question)}"
-        return f"{decided}. {approvals.more(missing)}".rstrip()
+        said = [f"{decided}.", approvals.more(judged.missing)]
+        if decision.standing:
+            said.append(_GRANTED)
+        if judged.ended:
+            said.append(_ENDED)
+        return " ".join(filter(None, said))
 
     async def _answer(
         self,
@@ -469,7 +479,7 @@ def _meant(
     if message.replies_to is not None:
         return [each for each in questions if each.id == _replied_to(message)], None
     meant = _in_thread(questions, thread)
-    may_decide = said_in(message.text) is not None or refusal_in(message.text) is not None
+    may_decide = _always_or(message.text) is not None or refusal_in(message.text) is not None
     return meant, Naming(thread=thread if len(meant) == 1 else None, may_decide=may_decide)
 
 
@@ -480,7 +490,24 @@ def _reading(question: Question, text: str, *, named: bool) -> Reading | None:
     if isinstance(question.content, Input):
         return answer_in_chat(question.content, question.task, text, named=named)
     said, refusal = said_in(text), refusal_in(text)
+    if question.content.standing is not None:
+        said = _always_or(text)
     return SpokenYesNo("deny", refusal.reason) if said is None and refusal is not None else said
+
+
+def _always_or(text: str) -> SpokenYesNo | None:
+    """Return the answer in a text to a question that offers a standing approval."""
+    return SpokenYesNo("approve", standing=True) if says_always(text) else said_in(text)
+
+
+def _about(
+    question: Question, value: Value, reason: str | None = None, *, standing: bool = False
+) -> Decision:
+    """Return a decision about a confirmation, with the digest of what the person was shown."""
+    confirm = question.content
+    assert isinstance(confirm, Confirm), "it is decided"
+    about = confirm if confirm.standing is None or not standing else confirm.standing
+    return Decision(id=question.id, value=value, standing=standing, reason=reason, hash=about.hash)
 
 
 def _refuses(reading: Reading | None, said: SpokenYesNo | None) -> bool:

@@ -261,6 +261,8 @@ class TasksHandler:
 
     async def decide(self, request: Request[Decision]) -> None:
         """Answer a decision that counts, and its repetition, with an empty result (CNF-021)."""
+        if request.payload.standing and request.payload.value == "deny":
+            raise errors.malformed("decision: only an approval can be a standing one")
         await self._tasks.decide(
             request.principal, request.to.bare, request.payload, request.stanza.lang
         )

@@ -1,4 +1,4 @@
-"""/forget deletes all that work which starts by itself has left of a person."""
+"""/forget deletes all that a person has started, or allowed, by rows of their own."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -23,6 +23,7 @@ from component.store import Storage, notifications
 from component.store.database import Database
 from component.store.forgetting import Forgotten
 from component.store.notifications import Notification, NotificationStore
+from component.tasks import standing_rows
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio
@@ -36,15 +37,17 @@ AT = datetime(2030, 1, 1, tzinfo=UTC)
 FORGOTTEN = frozenset(table.name for table in SCHEMA.tables if not table.kept)
 
 
-def test_the_tables_whose_rows_are_forgotten_are_those_of_work_that_starts_by_itself() -> None:
+def test_the_tables_whose_rows_are_forgotten_are_known() -> None:
     assert {
         *(
             "agent_rooms",
+            "equal_approvals",
             "notifications",
             "recipients",
             "schedules",
             "shared_files",
             "skill_memories",
+            "standing_approvals",
             "started_work",
         ),
         *("watch_events", "watches"),
@@ -87,6 +90,19 @@ def fill(database: Database, person: JID) -> None:
         "INSERT INTO skill_memories (skill, principal, name, value) VALUES ('s', ?, 'n', ?)",
         (str(person), f"secret of {person.local}"),
     )
+    database.execute(
+        "INSERT INTO equal_approvals (kind, basis, person, agent, approvals, latest)"
+        " VALUES (?, '', ?, ?, 3, 0)",
+        (f"kind of {person.local}", str(person), str(AGENT)),
+    )
+    database.execute(
+        "INSERT INTO standing_approvals (id, kind, basis, person, agent, address, question, uses,"
+        " until, granted) VALUES (?, ?, '', ?, ?, ?, ?, 1, ?, 0)",
+        (
+            *(f"approval of {person.local}", f"kind of {person.local}", str(person)),
+            *(str(AGENT), str(AGENT), f"secret of {person.local}", 2**60),
+        ),
+    )
     file = SharedFile(
         *(f"file of {person.local}", "assistant", str(person)),
         *(f"secret of {person.local}", "text/plain", 1, "00" * 32, 2**60),
@@ -108,6 +124,7 @@ def forget_juliet(database: Database) -> list[Schedule]:
     started_work.forget(database, juliet)
     room_rows.forget(database, juliet)
     watch_rows.forget(database, juliet)
+    standing_rows.forget_person(database, JULIET, AGENT)
     assert file_rows.forget(database, juliet) in (["file of juliet"], [])
     return schedule_rows.forget(database, JULIET, "assistant")
 

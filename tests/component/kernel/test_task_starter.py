@@ -327,6 +327,27 @@ async def test_data_of_strangers_is_judged_as_for_a_model(
     assert request.caller_context.unrequested
 
 
+@pytest.mark.parametrize(
+    ("what", "how", "is_own"),
+    [
+        ({}, {"at": address_of("assistant")}, True),
+        ({}, {}, False),
+        ({"source": "watch"}, {"at": address_of("assistant")}, False),
+        ({}, {"at": address_of("assistant"), "filled": True}, False),
+    ],
+    ids=["made by the person", "made by the settings", "a watch", "with data of the event"],
+)
+async def test_only_a_schedule_that_a_person_has_made_is_her_own_request(
+    storage: Storage, what: dict[str, Any], how: dict[str, Any], is_own: bool
+) -> None:
+    backend = Backend(storage)
+    work = msgspec.structs.replace(WORK, **how)
+    await backend.starter().start(msgspec.structs.replace(trigger(), **what), work)
+    (request,) = backend.requests
+    assert request.caller_context.own_schedule is is_own
+    assert request.caller_context.unrequested
+
+
 @pytest.mark.parametrize("filled", [False, True])
 async def test_a_skill_that_only_reads_is_refused_what_strangers_wrote(
     storage: Storage, filled: bool

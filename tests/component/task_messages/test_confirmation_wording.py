@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.skills import DeclarationError, skill
+from component.skills import FREE_TEXT, DeclarationError, prepare, skill
+from component.task_messages.confirmation_wording import standing_wording
 from component.task_messages.questions import Questions
 from component.tasks.questions import SEVERAL_CALLS
 from tests.component.task_messages.test_questions import (
@@ -22,7 +23,8 @@ from tests.component.task_messages.test_questions import (
     confirmation,
     knowing,
 )
-from xep.fluux_agent.confirm import ActionParams, Confirm, digest_of
+from xep.fluux_agent.confirm import ActionParams, Confirm, Standing, StandingText, digest_of
+from xep.quick_responses import Action, Response
 
 ANSWER = " Please answer yes or no within 2 hours."
 SHOW_ALL = " Say *show all* to see everything."
@@ -184,3 +186,59 @@ def test_a_wrong_question_is_refused_when_the_skill_is_declared(question: str, r
 def test_times_without_a_zone_of_the_person_are_in_utc() -> None:
     at = datetime(2026, 12, 1, 8, tzinfo=UTC).isoformat()
     assert "at: *08:00 (UTC)*" in asked(mixed, at=at)
+
+
+@skill(name="erase", title="Erase mail")
+def erase(folder: str, note: Annotated[str, FREE_TEXT] = "", days: int = 30) -> None:
+    """Erase mail."""
+
+
+@pytest.mark.parametrize(
+    ("declared", "values", "free", "said"),
+    [
+        (remind, {"goal": "tea", "when": "at 9"}, ["goal"], "remind you of any text *at 9*"),
+        (
+            remind,
+            {"goal": "tea", "when": "at 9", "how": "loudly", "n": 3},
+            ["how"],
+            "remind you of *tea* *at 9*, any text with n: 3",
+        ),
+        (erase, {"folder": "all"}, [], 'run "Erase mail" with folder: *all*'),
+        (
+            erase,
+            {"folder": "all", "note": "x" * 900},
+            ["note"],
+            'run "Erase mail" with folder: *all*, note: any text',
+        ),
+        (erase, {"folder": "x" * 300}, [], ""),
+        (erase, {"folder": "a\nb"}, ["note"], ""),
+        (remind, {"goal": "x" * 300, "when": "at 9"}, [], ""),
+    ],
+)
+def test_what_a_standing_approval_allows_is_one_sentence_or_nothing(
+    declared: Any, values: dict[str, Any], free: list[str], said: str
+) -> None:
+    whole = msgspec.structs.asdict(prepare(declared, json=json.dumps(values)))
+    assert standing_wording(declared, whole, free) == said
+
+
+def test_a_question_offers_a_standing_approval_in_its_second_line() -> None:
+    question = confirmation(erase, folder="a\nb")
+    assert isinstance(question.content, Confirm)
+    text = "Until tomorrow I may do this."
+    offer = Standing(until=NOW, uses=3, text=StandingText(text=text))
+    offering = msgspec.structs.replace(
+        question, content=msgspec.structs.replace(question.content, standing=offer)
+    )
+    (message,) = knowing(erase).messages(offering)
+    first, second, *_ = body(message).split("\n")
+    assert first.endswith("Please answer yes or no within 2 hours.")
+    assert second == f"Or answer *always*. {text}"
+    assert second in knowing(erase).whole(offering, ALICE)
+    buttons = [one.id for one in message.payloads if isinstance(one, Action)]
+    values = [one.value for one in message.payloads if isinstance(one, Response)]
+    assert values == ["yes", "no", "always"]
+    assert [one.partition(":")[0] for one in buttons] == ["approve", "deny", "always"]
+    (message,) = knowing(erase).messages(question)
+    assert "always" not in body(message)
+    assert len([one for one in message.payloads if isinstance(one, Action | Response)]) == 4

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from component.audit.protocol import AuditEvent
 from component.store.database import Database, Dialect, Rows, Value
 from component.tasks.changes import Change
 from component.tasks.protocol import TaskLimits
@@ -65,6 +66,7 @@ class Ledger:
         self.limits = TaskLimits(retention_s=DAY / 1000)
         self.instance = "this instance"
         self.make_receipt = None
+        self.audited: list[AuditEvent] = []
         self._database = database or InMemory()
         self.dialect: Dialect = self._database.dialect
         self.skew = 0

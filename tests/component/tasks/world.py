@@ -25,6 +25,7 @@ from component.tasks.protocol import DeletedTask, Notice, Share, TaskLimits, now
 from component.tasks.request import Confirmation, Request, request_from
 from component.tasks.rows import TERMINAL
 from component.tasks.service import Clocks, TaskService
+from component.tasks.standing import StandingApprovals
 from tests.waiting import eventually
 from xep.fluux_agent.execute import Accepted, Execute, Param, Params, Result
 from xep.fluux_agent.task import Events, Task
@@ -211,6 +212,7 @@ async def living(
     share: Share = nowhere,
     access_options: Mapping[str, Any] = MappingProxyType({}),
     records: TaskRecords | None = None,
+    standing: StandingApprovals | None = None,
     **limits: Any,
 ) -> AsyncIterator[World]:
     """A task service, until the end of the context, where it is killed: nothing is drained.
@@ -243,8 +245,9 @@ async def living(
         )
         if clocks is None:
             clocks = Clocks() if clock is None else Clocks(boot_s=clock)
+        bounds = TaskLimits(**limits)
         service = TaskService(
-            storage, access, TaskLimits(**limits), ear, records=records, clocks=clocks
+            *(storage, access, bounds, ear), records=records, clocks=clocks, standing=standing
         )
         world = World(storage, service, ear, by_name)
         if allowed is not None:

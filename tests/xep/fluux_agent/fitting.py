@@ -58,7 +58,7 @@ class _Fitting(Fit):
                 return skill_names
             case "SkillDescription.schemas":
                 return _few(field, 0, 2)
-            case "Approvals.need" | "PlanSteps.revision":
+            case "Approvals.need" | "Standing.uses" | "PlanSteps.revision":
                 return st.integers(1, 10**9)
             case "PlanStep.id" | "PlanStep.group" | "PlanStep.otherwise":
                 return step_names

@@ -14,7 +14,7 @@ from tests.xep.strategies import PAYLOADS
 from xep import commands
 from xep.binding import Payload, decode, encode
 from xep.fluux_agent import errors
-from xep.fluux_agent.confirm import Confirm, digest_of
+from xep.fluux_agent.confirm import Confirm, digest_of, standing_digest_of
 from xep.jid import JID
 from xep.stanza import NAMESPACE, Incoming
 from xep.stanza_error import StanzaError
@@ -109,6 +109,11 @@ def test_the_digest_is_that_of_the_text_shown_and_of_the_question() -> None:
     for _, each in others:  # to a room, where the agent has another address
         assert each.hash is not None
         assert digest_of(JID.parse(message.get("from") or ""), each) == each.hash.digest
+    (offering,) = [each for _, each in others if each.standing is not None]
+    assert offering.standing is not None
+    assert offering.standing.hash is not None
+    agent = JID.parse(message.get("from") or "")
+    assert standing_digest_of(agent, offering) == offering.standing.hash.digest
     assert confirm.hash is not None
     assert confirm.action.json_params is not None
     params = json.loads(bytes(confirm.action.json_params.json))

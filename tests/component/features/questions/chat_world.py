@@ -14,20 +14,29 @@ from component.skills import skill
 from component.skills.params import prepare
 from component.store import StorageError
 from component.task_messages.questions import Questions
-from component.tasks import question_rows, questions
+from component.tasks import question_rows, questions, standing_rows
 from component.tasks.changes import cancel, change
 from component.tasks.protocol import Naming, Question, UncertainError
 from component.tasks.question_rows import Answerer
 from component.tasks.questions import Judgement, answer, confirm_for, decide
 from component.tasks.request import CallerContext, Confirmation, Origin
 from component.tasks.rows import moment
+from component.tasks.standing_rows import Kind
 from tests.component.features.chat.handler import message_handler
 from tests.component.link.router.wire import AGENT, Bench, element, iq
 from tests.component.sent import Sent
-from tests.component.tasks.ledger import NOON, Ledger, asked_for
+from tests.component.tasks.ledger import AGENT as AT
+from tests.component.tasks.ledger import DAY, NOON, Ledger, asked_for
 from xep.binding import encode
-from xep.fluux_agent.confirm import Decision
+from xep.fluux_agent.confirm import (
+    Confirm,
+    Decision,
+    Standing,
+    StandingText,
+    standing_digest_of,
+)
 from xep.fluux_agent.task import InputAnswer, Task
+from xep.hashes import Hash
 from xep.jid import JID
 from xep.stanza import Message, Presence
 
@@ -77,11 +86,13 @@ class World:
         principal: JID = ALICE,
         operator: str = "",
         withheld: Sequence[JID] = (),
+        offers: bool = False,
         **given: Any,
     ) -> str:
         """Ask whether a report may be made. Then as much time passes as one needs to `read` it.
 
-        Its message is written, except to those from whom it is `withheld`.
+        Its message is written, except to those from whom it is `withheld`. It `offers` a standing
+        approval.
         """
         context = CallerContext("assistant", operator=operator)
         needed = Confirmation((principal,), "high")
@@ -93,7 +104,9 @@ class World:
             question=f"c-{task}",
             expires=moment(expires),
         )
+        put = with_offer(put) if offers else put
         questions.ask_question(self.ledger, row, put, asked)
+        standing_rows.insert_kinds(self.ledger, put.id, [Kind("reports", "")], counts=True)
         question_rows.written(self.ledger, put.id, withheld)
         if read:
             self.ledger.now += READING_MS
@@ -139,11 +152,11 @@ class World:
         lang: str | None = None,
         naming: Naming | None = None,
     ) -> int:
-        return await self.vote(Answerer(who, at, lang, naming), decision)
+        return (await self.vote(Answerer(who, at, lang, naming), decision)).missing
 
-    async def vote(self, by: Answerer, decision: Decision) -> int:
+    async def vote(self, by: Answerer, decision: Decision) -> Judgement:
         self._work()
-        return self._judged(decide(self.ledger, by, decision)).missing
+        return self._judged(decide(self.ledger, by, decision))
 
     async def withdraw_vote(self, by: Answerer, question: str) -> int:
         self._work()
@@ -231,6 +244,15 @@ class World:
         await self.bench.settled()
         (reply,) = self.bench.replies[before:]
         return reply
+
+
+def with_offer(question: Confirm) -> Confirm:
+    """The question, with the offer of a standing approval."""
+    text = StandingText(text="Until 2026-12-24 12:00 UTC, I may do this: report.", lang="en")
+    offer = Standing(until=moment(NOON + 30 * DAY), uses=50, text=text)
+    question = msgspec.structs.replace(question, standing=offer)
+    digest = Hash(algo="sha-256", digest=standing_digest_of(AT, question))
+    return msgspec.structs.replace(question, standing=msgspec.structs.replace(offer, hash=digest))
 
 
 def _is_bodiless(stanza: Message | Presence) -> bool:

@@ -1,0 +1,1 @@
+"""Standing approvals: what people have allowed without being asked each time."""
