@@ -40,6 +40,7 @@ FEATURES: Final = (
     "discovery",
     "memory_nodes",
     "notifications",
+    "objects",
     "presence",
     "schedules",
     "tasks_iq",
