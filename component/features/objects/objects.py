@@ -106,7 +106,7 @@ class Objects:
     ) -> None:
         self._storage = storage
         self._nodes = nodes
-        self._reader, self._places = nodes.reader, nodes.places
+        self.reader, self._places = nodes.reader, nodes.places
         self._limits = limits
         self._schemas = {name: _encode(schema).decode() for name, schema in schemas.items()}
         self._is_peer = is_peer
@@ -259,7 +259,7 @@ class Objects:
         }
 
         def notify() -> None:
-            self._reader.forget(space)
+            self.reader.forget(space)
             for name, audience in audiences.items():
                 self._nodes.emptied(space, name, audience)
 
@@ -309,7 +309,7 @@ class Objects:
         authors of the names and the schemas.
         """
         space = self._places.space(caller.whose, scope)
-        found = {each.name: each for each in await self._reader.types(space)}
+        found = {each.name: each for each in await self.reader.types(space)}
         taints = {taint for each in found.values() for taint in each.taints}
         if caller.in_room or is_shared(space):
             taints.add("room" if caller.in_room else "file")
@@ -334,7 +334,7 @@ class Objects:
         """
         space = self._places.space(caller.whose, query.scope)
         search = _Search(query)
-        snapshots = await self._reader.read(space, query.type)
+        snapshots = await self.reader.read(space, query.type)
         if sum(len(each.objects) for each in snapshots) <= _FEW:
             chosen, total, cursor = search.run(snapshots)
         else:
@@ -346,7 +346,7 @@ class Objects:
         """Return all objects of a person or a room, or those of a type, in the order of their last
         changes.
         """
-        snapshots = await self._reader.read(self._places.space(whose), type_)
+        snapshots = await self.reader.read(self._places.space(whose), type_)
         return [sheet_of(one) for each in snapshots for one in each.objects.values()]
 
 

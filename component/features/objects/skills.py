@@ -78,7 +78,7 @@ def object_skills(objects: Callable[[], Objects]) -> tuple[Skill, ...]:
         **_WRITES,
     )
     async def object_put(new: NewObject, /, context: Context) -> SkillResult:
-        """Store structured data of the person: tasks, events, contacts, notes or any other type.
+        """Store structured data of the person: tasks, events, contacts, notes and so on.
 
         Use it for lists and records that are queried and changed later. What is only to be
         remembered in words belongs into a memory. With an id that exists, it stores a new version
@@ -141,9 +141,7 @@ def object_skills(objects: Callable[[], Objects]) -> tuple[Skill, ...]:
             ),
         ] = PRIVATE,
     ) -> SkillResult:
-        """List the types of objects there are: how many of each, and the JSON Schema of their data,
-        if there is one.
-        """
+        """List the types of objects there are, how many of each, and their JSON Schemas."""
         with _skill_errors():
             found, taints = await objects().types(_caller(context), scope)
         return _json(found, taints)

@@ -70,18 +70,18 @@ class ObjectReader:
     """Reads objects, and keeps those that were read last, up to a size in bytes of JSON."""
 
     def __init__(self, storage: Storage, most_bytes: int) -> None:
-        self._storage = storage
+        self.storage = storage
         self._most = most_bytes
         self._size = 0
-        self._kept: OrderedDict[tuple[Space, str], Snapshot] = OrderedDict()
+        self.kept: OrderedDict[tuple[Space, str], Snapshot] = OrderedDict()
 
     async def types(self, space: Space) -> list[ObjectType]:
         """Return the types of an owner. Raises StorageError."""
-        return await self._storage.read(lambda database: rows.types(database, space))
+        return await self.storage.read(lambda database: rows.types(database, space))
 
     async def read(self, space: Space, name: str = "") -> list[Snapshot]:
         """Return the objects of a type, or of all types of an owner. Raises StorageError."""
-        known = {type_: one for (owner, type_), one in self._kept.items() if owner == space}
+        known = {type_: one for (owner, type_), one in self.kept.items() if owner == space}
 
         def op(database: Database) -> list[Snapshot]:
             return [
@@ -89,24 +89,24 @@ class ObjectReader:
                 for each in rows.types(database, space, name)
             ]
 
-        found = await self._storage.read(op)
+        found = await self.storage.read(op)
         for each in found:
             self._keep((space, each.type.name), each)
         while self._size > self._most:
-            self._drop(next(iter(self._kept)))
+            self._drop(next(iter(self.kept)))
         return found
 
     def forget(self, space: Space) -> None:
         """Keep nothing of an owner any more."""
-        for key in [key for key in self._kept if key[0] == space]:
+        for key in [key for key in self.kept if key[0] == space]:
             self._drop(key)
 
     def _keep(self, key: tuple[Space, str], snapshot: Snapshot) -> None:
         self._drop(key)
-        self._kept[key] = snapshot
+        self.kept[key] = snapshot
         self._size += snapshot.type.size
 
     def _drop(self, key: tuple[Space, str]) -> None:
-        found = self._kept.pop(key, None)
+        found = self.kept.pop(key, None)
         if found is not None:
             self._size -= found.type.size

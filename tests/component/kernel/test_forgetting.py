@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 
 from component.app.schema import SCHEMA
+from component.features.objects import rows as object_rows
+from component.features.objects.rows import ObjectRow, Space
+from component.features.objects.stored import Author, Content, StoredObject
 from component.features.rooms import rows as room_rows
 from component.features.rooms.rows import RoomRow
 from component.features.schedules import rows as schedule_rows
@@ -41,6 +44,8 @@ def test_the_tables_whose_rows_are_forgotten_are_those_of_work_that_starts_by_it
         *(
             "agent_rooms",
             "notifications",
+            "object_types",
+            "objects",
             "recipients",
             "schedules",
             "shared_files",
@@ -92,6 +97,13 @@ def fill(database: Database, person: JID) -> None:
         *(f"secret of {person.local}", "text/plain", 1, "00" * 32, 2**60),
     )
     assert file_rows.insert(database, file, 100)
+    space, by = Space("assistant", str(person)), Author(str(person))
+    data = {"text": f"secret of {person.local}"}
+    stored = Content(data=data, created=0, updated=0, creator=by, author=by)
+    object_rows.lock(database, space, "note", "generation")
+    object_rows.put(
+        database, space, ObjectRow(StoredObject("note", "n", 1, 1, stored), 1, None, "")
+    )
     event = OfferedEvent(Observed(item=f"{person.local}", version="1"), (watch.id,), b'{"a":1}')
     source = watch_rows.SourceRows(database, f"source of {person}")
     assert accept(source, [event], {watch.id: watch}, 5).starts == 1
@@ -108,6 +120,7 @@ def forget_juliet(database: Database) -> list[Schedule]:
     started_work.forget(database, juliet)
     room_rows.forget(database, juliet)
     watch_rows.forget(database, juliet)
+    object_rows.forget(database, Space("assistant", str(JULIET)))
     assert file_rows.forget(database, juliet) in (["file of juliet"], [])
     return schedule_rows.forget(database, JULIET, "assistant")
 
