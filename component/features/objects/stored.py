@@ -20,7 +20,7 @@ class ObjectError(Exception):
         self.param = param
 
 
-class Author(msgspec.Struct, frozen=True):
+class Author(msgspec.Struct, frozen=True, gc=False):
     """Who has written a version of an object: a bare JID, and the agent whose model has done it for
     that person; empty if the person herself has.
     """
@@ -29,7 +29,7 @@ class Author(msgspec.Struct, frozen=True):
     via: str = ""
 
 
-class Content(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Content(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What one version of an object has, as its row stores it. Nothing in `data` may be changed:
     queries share it.
 
@@ -49,7 +49,7 @@ class Content(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     author: Author
 
 
-class StoredObject(msgspec.Struct, frozen=True):
+class StoredObject(msgspec.Struct, frozen=True, gc=False):
     """One version of an object. `version` counts the versions of this object, from 1. `revision` is
     that of its type, when this version was stored (`component.features.objects.rows`).
     """
