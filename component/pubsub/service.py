@@ -404,7 +404,7 @@ class PubSubService:
         return self._family(name) is not None or self.computed(who, name) is not None
 
     def refuse_computed(self, who: Requester, name: str) -> None:
-        """Raise StanzaError if the node is computed, for whomever: it cannot be changed."""
+        """Raise StanzaError if the node is computed: it cannot be changed."""
         if self.is_computed(who, name):
             raise faults.forbidden("nobody can change this node: it is computed")
 
@@ -564,7 +564,7 @@ class PubSubService:
 
     def interested(self, addresses: Iterable[JID], node: str) -> set[str]:
         """Return the bare addresses of the online clients that want notifications of a node without
-        a subscription, at the bare addresses of ours that have it.
+        a subscription. `addresses` are the bare addresses that have this node.
         """
         return {
             bare for each in addresses for bare in self.notifier.bare_interested(str(each), node)

@@ -49,7 +49,7 @@ class ObjectLimits(Section):
 
 
 class ObjectTypeEntry(Section):
-    """A type of objects whose data must fit a schema, whoever stores them."""
+    """A type of objects whose data must fit a schema. It holds for everybody who stores them."""
 
     name: Annotated[str, Field(pattern=TYPE_PATTERN)] = Field(examples=["task"])
     """Name of the type: lower-case letters, digits, - and _."""

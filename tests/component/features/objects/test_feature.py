@@ -10,7 +10,8 @@ import pytest
 
 from component.features.objects.node import PREFIX
 from component.skills import Skill, skill
-from tests.kit import Kit, Peer, anyio_backend, service
+from tests.component.features.rooms.lobby import NICK, ROOM, lobby
+from tests.kit import Kit, Peer, Script, anyio_backend, call, service
 from xep.binding import encode
 from xep.binding.kept import read
 from xep.disco import ItemsQuery
@@ -211,3 +212,21 @@ async def test_people_list_find_show_and_undo_in_the_chat(tmp_path: Path) -> Non
         assert [each["id"] for each in exported["objects"]] == ["Write", "Read"]
         assert await juliet.ask("/objects delete task *") == "Deleted 2 task objects."
         assert "There is no task Read." in await juliet.ask("/objects show task Read")
+
+
+async def test_a_room_has_objects_that_its_occupants_read(tmp_path: Path) -> None:
+    node = f"{PREFIX}{ROOM}/task"
+    put = call("object_put", type="task", id="t1", data={"title": "Buy nails"})
+    async with lobby(tmp_path, Script(put, "Noted."), '[agent]\nnotice = ""') as it:
+        it.room.shows_accounts = True
+        await it.room.leave(it.juliet)
+        await it.room.enter(it.juliet, "Juliet")
+        await it.room.say(it.juliet, f"{NICK}: note that we need nails")
+        await it.juliet.hear("Noted.")
+        (sheet,) = (await items(it.juliet, node)).values()
+        assert (sheet["created_by"], sheet["created_via"]) == (JULIET, "assistant")
+        assert await items(it.juliet, TASKS) == {}
+        await it.room.say(it.juliet, f"{NICK}: /objects")
+        await it.juliet.hear("- task: 1")
+        await it.room.leave(it.juliet)
+        assert await items(it.juliet, node) == "item-not-found"
