@@ -129,7 +129,7 @@ def _fill(database: Database) -> None:
         one = StoredObject("order", f"o{number}", 1, number + 1, content)
         bytes_ = len(rows.encoded(content))
         size += bytes_
-        rows.put(database, _SPACE, ObjectRow(one, bytes_, None, ""))
+        rows.put(database, _SPACE, ObjectRow(one, bytes_, None, ()))
     type_ = ObjectType("order", "generation", NUMBER, NUMBER, size, (), None)
     rows.put_type(database, _SPACE, type_)
 

@@ -9,14 +9,12 @@ import msgspec
 
 from component import system
 from component.features.objects import rows
-from component.features.objects.filters import filter_of, path_of
 from component.features.objects.node import ObjectNodes
-from component.features.objects.pages import order_of, page_of, selected
 from component.features.objects.params import NewObject, NewSchema, ObjectName, ObjectQuery
 from component.features.objects.places import is_shared
 from component.features.objects.rows import ObjectRow, Space
+from component.features.objects.search import Search
 from component.features.objects.settings import TYPE_PATTERN, ObjectLimits, check_schema
-from component.features.objects.snapshots import Snapshot
 from component.features.objects.stored import (
     Author,
     Content,
@@ -33,7 +31,6 @@ from component.features.objects.writing import (
     validator_of,
 )
 from component.memory.sharing import PRIVATE
-from component.memory.words import wanted as words_to_find
 from component.memory_directory.layout import SessionKey
 from component.policy.flows import TRUSTED
 from component.policy.taint import TAINTS, Taint
@@ -44,11 +41,9 @@ from component.store.storage import Storage
 from xep.binding.json_bounds import checked_json
 from xep.jid import JID
 
-_PAGE_BYTES: Final = 100_000
 _FEW: Final = 200
 """The maximum number of objects that are filtered on the event loop."""
 _ID: Final = r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}"
-_MADE_ID: Final = 16
 
 _encode = msgspec.json.Encoder().encode
 
@@ -125,21 +120,22 @@ class Objects:
         id_ = new.id or _made_id(caller.call)
         _check_names(new.type, id_)
         _check_json(new.data)
-        generation = system.token_urlsafe(9)
+        generation, call = system.token_urlsafe(9), _digest(caller.call)
 
-        def op(database: Database) -> tuple[StoredObject, Sequence[str]]:
+        def op(database: Database) -> tuple[StoredObject, Sequence[str] | None]:
             writer = Writer(database, space, self._limits, new.type, generation)
             before = writer.get(id_)
-            if before is not None and caller.call and before.call == caller.call:
-                return before.object, ()
+            if before is not None and call in before.calls:
+                return before.object, None
             check_version(before, f"{new.type} {id_}", new.if_version)
             content = self._content(caller, new, before, database.now, shared=is_shared(space))
             self._check_fits(writer, new, before, content.data)
-            made = writer.store(id_, content, before, caller.call)
+            made = writer.store(id_, content, before, call)
             return made, self._nodes.audience(database, space, new.type)
 
         made, audience = await self._storage.write(op)
-        self._nodes.stored(space, made, audience)
+        if audience is not None:
+            self._nodes.stored(space, made, audience)
         return made
 
     def _content(
@@ -208,10 +204,13 @@ class Objects:
                 raise ObjectError(
                     f"The {name.type} {name.id} has no version before this one.", "id"
                 )
+            former, taints = row.former, set(row.former.taints)
+            if is_shared(space) and former.author.by != caller.author.by:
+                taints.add("file")
             content = msgspec.structs.replace(
-                row.former, updated=database.now, author=caller.author
+                former, taints=_in_order(taints), updated=database.now, author=caller.author
             )
-            made = writer.store(name.id, content, row, caller.call)
+            made = writer.store(name.id, content, row)
             return made, self._nodes.audience(database, space, name.type)
 
         made, audience = await self._storage.write(op)
@@ -333,7 +332,7 @@ class Objects:
         have all words of `text` and all `tags`.
         """
         space = self._places.space(caller.whose, query.scope)
-        search = _Search(query)
+        search = Search(query)
         snapshots = await self.reader.read(space, query.type)
         if sum(len(each.objects) for each in snapshots) <= _FEW:
             chosen, total, cursor = search.run(snapshots)
@@ -348,51 +347,6 @@ class Objects:
         """
         snapshots = await self.reader.read(self._places.space(whose), type_)
         return [sheet_of(one) for each in snapshots for one in each.objects.values()]
-
-
-class _Search:
-    """A query that is ready to run. Raises ObjectError: it cannot be used."""
-
-    def __init__(self, query: ObjectQuery) -> None:
-        self._query = query
-        self._fits = filter_of(query.filter) if query.filter else None
-        self._order = order_of(query.order)
-        self._paths = [path_of(each, "select") for each in query.select]
-        self._tags = frozenset(query.tags)
-        # Each stands at the beginning of a word.
-        self._words = [f" {word}" for word in words_to_find(query.text, common=True)]
-
-    def run(self, snapshots: Sequence[Snapshot]) -> tuple[list[StoredObject], int, str]:
-        """Return the objects of the page, the number of all, and the cursor."""
-        found = [one for each in snapshots for one in self._found_in(each)]
-        left = [self._query.limit, _PAGE_BYTES]
-
-        def fits(one: StoredObject) -> bool:
-            left[1] -= len(_encode(self.shown(one)))
-            is_first = left[0] == self._query.limit
-            left[0] -= 1
-            return left[0] >= 0 and (is_first or left[1] >= 0)
-
-        chosen, cursor = page_of(found, self._order, self._query.cursor, fits)
-        return chosen, len(found), cursor
-
-    def _found_in(self, snapshot: Snapshot) -> list[StoredObject]:
-        found = list(snapshot.objects.values())
-        if self._tags:
-            found = [one for one in found if self._tags.issubset(one.content.tags)]
-        if self._fits is not None:
-            fits = self._fits
-            found = [one for one in found if fits(one.content.data)]
-        for word in self._words:
-            found = [one for one in found if word in snapshot.words_of(one)]
-        return found
-
-    def shown(self, one: StoredObject) -> ObjectSheet:
-        """Return an object with the selected members."""
-        sheet = sheet_of(one)
-        if not self._paths:
-            return sheet
-        return msgspec.structs.replace(sheet, data=selected(sheet.data, self._paths))
 
 
 def _taints(caller: Caller, one: StoredObject, space: Space) -> set[Taint]:
@@ -412,7 +366,11 @@ def _in_order(taints: "set[Taint]") -> tuple[Taint, ...]:
 
 def _made_id(call: str) -> str:
     """Return an id for a new object, the same for a call that is run again."""
-    return sha256(call.encode()).hexdigest()[:_MADE_ID] if call else system.token_hex(_MADE_ID // 2)
+    return _digest(call) or system.token_hex(8)
+
+
+def _digest(call: str) -> str:
+    return sha256(call.encode()).hexdigest()[:16] if call else ""
 
 
 def _check_names(type_: str, id_: str | None = None) -> None:

@@ -43,7 +43,7 @@ TABLES: Final = (
             revision BIGINT NOT NULL,
             content TEXT NOT NULL,
             former TEXT,
-            call TEXT NOT NULL,
+            calls TEXT NOT NULL,
             PRIMARY KEY (agent, owner, type, id)
         """,
         indexes={"objects_revision": "(agent, owner, type, revision)"},
@@ -80,13 +80,13 @@ class ObjectType(NamedTuple):
 
 class ObjectRow(NamedTuple):
     """An object, with what is needed to change it: its size in bytes, the content of the version
-    before, if there is one, and the key of the call that has written this one.
+    before, if there is one, and digests of the last calls that have written it.
     """
 
     object: StoredObject
     size: int
     former: Content | None
-    call: str
+    calls: tuple[str, ...]
 
 
 _encode = msgspec.json.Encoder().encode
@@ -144,17 +144,17 @@ def put_type(database: Database, space: Space, made: ObjectType) -> None:
 def get(database: Database, space: Space, type_: str, id_: str) -> ObjectRow | None:
     """Return one object."""
     row = database.execute(
-        f"SELECT version, revision, content, former, call FROM objects WHERE {_HERE} AND id = ?",  # noqa: S608 - constants
+        f"SELECT version, revision, content, former, calls FROM objects WHERE {_HERE} AND id = ?",  # noqa: S608 - constants
         (*space, type_, id_),
     ).fetchone()
     if row is None:
         return None
-    version, revision, content, former, call = row
+    version, revision, content, former, calls = row
     return ObjectRow(
         StoredObject(type_, id_, version, revision, _decode(content)),
         len(content.encode()),
         None if former is None else _decode(former),
-        call,
+        tuple(calls.split()),
     )
 
 
@@ -162,16 +162,16 @@ def put(database: Database, space: Space, row: ObjectRow) -> None:
     """Store a version of an object in the place of the one before."""
     made, former = row.object, row.former
     database.execute(
-        "INSERT INTO objects (version, revision, content, former, call, agent, owner, type, id)"
+        "INSERT INTO objects (version, revision, content, former, calls, agent, owner, type, id)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (agent, owner, type, id) DO UPDATE SET"
         " version = excluded.version, revision = excluded.revision, content = excluded.content,"
-        " former = excluded.former, call = excluded.call",
+        " former = excluded.former, calls = excluded.calls",
         (
             made.version,
             made.revision,
             encoded(made.content),
             None if former is None else encoded(former),
-            row.call,
+            " ".join(row.calls),
             *space,
             made.type,
             made.id,

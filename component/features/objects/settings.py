@@ -32,7 +32,7 @@ def _schema(value: dict[str, Any]) -> dict[str, Any]:
 class ObjectLimits(Section):
     """Objects of people, rooms and scopes. See docs/how-to/objects.md."""
 
-    per_owner: Count = 20000
+    per_owner: Count = 10000
     """Maximum number of objects of one owner with one agent: a person, a room or a scope."""
     bytes_per_owner: Count = 16777216
     """Maximum size of the objects of one owner with one agent, in bytes of JSON. The version before

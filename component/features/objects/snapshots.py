@@ -6,7 +6,7 @@ So several instances can write, and nobody notifies the others.
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from component.features.objects import rows
 from component.features.objects.rows import ObjectType, Space
@@ -14,6 +14,9 @@ from component.features.objects.stored import StoredObject
 from component.memory.words import words
 from component.store.database import Database
 from component.store.storage import Storage
+
+_OVERHEAD_BYTES: Final = 1_000
+"""What a type costs besides its objects."""
 
 
 class Snapshot(NamedTuple):
@@ -67,13 +70,19 @@ def _refreshed(
 
 
 class ObjectReader:
-    """Reads objects, and keeps those that were read last, up to a size in bytes of JSON."""
+    """Reads objects, and keeps those of the owners that were read last, up to a size in bytes of
+    JSON.
+
+    Attributes:
+        storage: the database.
+        kept: what was read of each owner, by type; the owner that was read last is at the end.
+    """
 
     def __init__(self, storage: Storage, most_bytes: int) -> None:
         self.storage = storage
+        self.kept: OrderedDict[Space, dict[str, Snapshot]] = OrderedDict()
         self._most = most_bytes
         self._size = 0
-        self.kept: OrderedDict[tuple[Space, str], Snapshot] = OrderedDict()
 
     async def types(self, space: Space) -> list[ObjectType]:
         """Return the types of an owner. Raises StorageError."""
@@ -81,7 +90,7 @@ class ObjectReader:
 
     async def read(self, space: Space, name: str = "") -> list[Snapshot]:
         """Return the objects of a type, or of all types of an owner. Raises StorageError."""
-        known = {type_: one for (owner, type_), one in self.kept.items() if owner == space}
+        known = self.kept.get(space, {})
 
         def op(database: Database) -> list[Snapshot]:
             return [
@@ -90,23 +99,23 @@ class ObjectReader:
             ]
 
         found = await self.storage.read(op)
-        for each in found:
-            self._keep((space, each.type.name), each)
-        while self._size > self._most:
-            self._drop(next(iter(self.kept)))
+        if found:
+            self._keep(
+                space, {**self.kept.get(space, {}), **{each.type.name: each for each in found}}
+            )
         return found
 
     def forget(self, space: Space) -> None:
         """Keep nothing of an owner any more."""
-        for key in [key for key in self.kept if key[0] == space]:
-            self._drop(key)
+        self._size -= _cost(self.kept.pop(space, {}))
 
-    def _keep(self, key: tuple[Space, str], snapshot: Snapshot) -> None:
-        self._drop(key)
-        self.kept[key] = snapshot
-        self._size += snapshot.type.size
+    def _keep(self, space: Space, snapshots: dict[str, Snapshot]) -> None:
+        self.forget(space)
+        self.kept[space] = snapshots
+        self._size += _cost(snapshots)
+        while self._size > self._most:
+            self.forget(next(iter(self.kept)))
 
-    def _drop(self, key: tuple[Space, str]) -> None:
-        found = self.kept.pop(key, None)
-        if found is not None:
-            self._size -= found.type.size
+
+def _cost(snapshots: Mapping[str, Snapshot]) -> int:
+    return sum(_OVERHEAD_BYTES + each.type.size for each in snapshots.values())

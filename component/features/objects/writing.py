@@ -16,6 +16,8 @@ from component.skills.validation import SchemaValidator
 from component.store.database import Database
 
 _VALIDATORS: Final = 256
+_CALLS: Final = 4
+"""The number of calls that are remembered with an object, so that none is run twice."""
 
 
 class Writer:
@@ -50,10 +52,10 @@ class Writer:
         return rows.get(self._database, self._space, self.type.name, id_)
 
     def store(
-        self, id_: str, content: Content, before: ObjectRow | None, call: str
+        self, id_: str, content: Content, before: ObjectRow | None, call: str = ""
     ) -> StoredObject:
-        """Store a version of an object after the one before. Raises ObjectError: a limit is
-        exceeded.
+        """Store a version of an object after the one before; `call` is a digest of the call that
+        does it, if it may be run again. Raises ObjectError: a limit is exceeded.
         """
         assert self.type is not None, "it was made"
         size = len(rows.encoded(content).encode())
@@ -63,7 +65,8 @@ class Writer:
         version = 1 if before is None else before.object.version + 1
         made = StoredObject(self.type.name, id_, version, self.type.revision, content)
         former = None if before is None else before.object.content
-        rows.put(self._database, self._space, ObjectRow(made, size, former, call))
+        calls = (*(() if before is None else before.calls), *([call] if call else ()))
+        rows.put(self._database, self._space, ObjectRow(made, size, former, calls[-_CALLS:]))
         return made
 
     def remove(self, row: ObjectRow) -> None:

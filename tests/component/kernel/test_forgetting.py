@@ -102,7 +102,7 @@ def fill(database: Database, person: JID) -> None:
     stored = Content(data=data, created=0, updated=0, creator=by, author=by)
     object_rows.lock(database, space, "note", "generation")
     object_rows.put(
-        database, space, ObjectRow(StoredObject("note", "n", 1, 1, stored), 1, None, "")
+        database, space, ObjectRow(StoredObject("note", "n", 1, 1, stored), 1, None, ())
     )
     event = OfferedEvent(Observed(item=f"{person.local}", version="1"), (watch.id,), b'{"a":1}')
     source = watch_rows.SourceRows(database, f"source of {person}")

@@ -114,6 +114,8 @@ def test_a_call_that_is_run_again_stores_nothing() -> None:
     assert done(objects.put(by(call="c1"), new("", if_version=0))) == first
     other = done(objects.put(by(call="c2"), new("")))
     assert other.id != first.id
+    done(objects.put(by(call="c3"), new(first.id, data={"title": "Read"})))
+    assert done(objects.put(by(call="c1"), new("", if_version=0))).version == 2
     assert done(objects.types(by()))[0][1].number == 2
 
 
@@ -234,6 +236,12 @@ def test_objects_of_a_scope_are_those_of_others_for_whom_they_are() -> None:
     done(objects.put(by(BOB), new(data={"due": 1}, merge=True, scope="kitchen")))
     done(objects.put(by(), new(data={"done": 1}, merge=True, scope="kitchen")))
     assert got(objects, by(), named(scope="kitchen"))[1] == ("file",)
+    done(objects.put(by(), new("t3", scope="kitchen")))
+    done(objects.put(by(BOB), new("t3", scope="kitchen")))
+    done(objects.put(by(), new("t3", scope="kitchen")))
+    assert got(objects, by(), named("t3", "kitchen"))[1] == ("person",)
+    done(objects.undo(by(), named("t3", "kitchen")))
+    assert got(objects, by(), named("t3", "kitchen"))[1] == ("file",)
     with pytest.raises(ObjectError, match="There is no task t1"):
         got(objects, by(BOB), named())
 
