@@ -14,6 +14,7 @@ from tests.component.features.rooms.lobby import NICK, ROOM, lobby
 from tests.kit import Kit, Peer, Script, anyio_backend, call, service
 from xep.binding import encode
 from xep.binding.kept import read
+from xep.caps import Caps
 from xep.disco import ItemsQuery
 from xep.fluux_agent.execute import Execute, Params, Result
 from xep.jid import JID
@@ -33,6 +34,7 @@ ROMEO = "romeo@montague.example"
 AGENT = "assistant@agent.capulet.example"
 TASKS = f"{PREFIX}{JULIET}/task"
 RECIPES = f"{PREFIX}kitchen/recipe"
+CAPS = Caps(hash="sha-1", node="https://client.example", ver="x")
 SETTINGS = {
     "agent": {"notice": "", "admins": [ROMEO], "allowed_domains": ["*"]},
     "policy": {"confirm": "never"},
@@ -45,12 +47,12 @@ async def both(
     directory: Path, *skills: Skill, **sections: Any
 ) -> AsyncIterator[tuple[Kit, Peer, Peer]]:
     """A service, with Juliet and Romeo, who is an admin."""
-    person = ("http://jabber.org/protocol/chatstates",)
+    features = (f"{RECIPES}+notify",)
     async with service(directory, SETTINGS | sections, skills=skills) as kit:
         yield (
             kit,
-            kit.peer(f"{JULIET}/balcony", features=person),
-            kit.peer(f"{ROMEO}/orchard", features=person),
+            kit.peer(f"{JULIET}/balcony", features=features),
+            kit.peer(f"{ROMEO}/orchard", features=features),
         )
 
 
@@ -140,15 +142,18 @@ async def test_members_of_a_scope_read_and_are_notified_until_they_leave_it(
 ) -> None:
     kitchen = {"name": "kitchen", "members": [JULIET, ROMEO], "writers": [JULIET]}
     pie = {"type": "recipe", "id": "pie", "data": {"takes": 50}, "scope": "kitchen"}
-    async with both(tmp_path, memory={"scopes": [kitchen]}) as (_, juliet, romeo):
+    async with both(tmp_path, memory={"scopes": [kitchen]}) as (kit, juliet, romeo):
         subscribing = Subscribe(node=RECIPES, jid=JID.parse(ROMEO))
         assert not isinstance(await ask(romeo, "set", subscribe=subscribing), str)
         refused = await execute(romeo, "object_put", **pie)
         assert "The objects of kitchen are for you to read only" in refused
+        await juliet.send(f"<presence to='{AGENT}'>{encode(CAPS)}</presence>")
+        await kit.settled()
         await execute(juliet, "object_put", **pie)
-        told = await heard(romeo)
-        assert told.items is not None
-        assert value_of(told.items.items[0])["created_by"] == JULIET
+        for peer in (juliet, romeo):  # one is interested, the other one has subscribed
+            told = await heard(peer)
+            assert told.items is not None
+            assert value_of(told.items.items[0])["created_by"] == JULIET
         assert list(await items(romeo, RECIPES)) == ["pie"]
     async with both(tmp_path) as (kit, juliet, romeo):
         assert await items(romeo, RECIPES) == "item-not-found"
