@@ -49,6 +49,7 @@ NAMES = (
     "watching",
     "webhooks",
     "rooms",
+    "objects",
     "confined",
     "agentdojo",
     "sandbox",

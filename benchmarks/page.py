@@ -51,6 +51,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "Recalling": ("recall",),
     "Watches and webhooks": ("watching", "webhooks"),
     "Rooms": ("rooms",),
+    "Objects": ("objects",),
     "Confined code and workers": ("confined", "sandbox", "workers"),
     "Agents on other servers": ("federation",),
     "Prompt injections": ("agentdojo",),
@@ -74,6 +75,9 @@ Two calls of a model that answers at once, and one of a tool. The peers do the s
 messages, history, memories, budgets, policy and audit log.
 """,
     "Recalling": "[recall.md](../explanation/recall.md) describes the questions and the ranking.\n",
+    "Objects": """\
+The peer is SQLite, which filters the same rows by `json_extract`.
+""",
     "Agents on other servers": """\
 Calls go from an agent on Prosody to one on ejabberd; the peers are the same call of a skill of the
 own agent, and a ping of the other agent by a component. Where a service knows a thousand agents,

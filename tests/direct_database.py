@@ -59,7 +59,11 @@ class DirectDatabase:
         tasks: Collection[str] = (),
     ) -> T:
         self.connection.execute("BEGIN")
-        result = op(self)  # type: ignore[arg-type]
+        try:
+            result = op(self)  # type: ignore[arg-type]
+        except BaseException:
+            self.connection.execute("ROLLBACK")
+            raise
         self.connection.execute("COMMIT")
         return result
 

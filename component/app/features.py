@@ -41,6 +41,7 @@ FEATURES: Final = (
     "discovery",
     "memory_nodes",
     "notifications",
+    "objects",
     "presence",
     "plans",
     "schedules",

@@ -161,6 +161,8 @@ class Subsystems:
             kernel.forms.update(opened.forms)
             for node in opened.nodes:
                 kernel.pubsub.add_computed(node)
+            for family in opened.node_families:
+                kernel.pubsub.add_family(family)
             for topic, reload in opened.shared_changes.items():
                 self.changes.register(topic, reload)
         kernel.message_stages.sort(key=attrgetter("order"))

@@ -29,6 +29,7 @@ COMMANDS = {
     "reload": Lazy(f"{_SERVICE}:reload", "Apply the changes in the configuration file."),
     "agents": Lazy(f"{_SERVICE}:agents", "List, pause and shut down agents."),
     "memory": Lazy(f"{_SERVICE}:memory", "Export, import and delete memories."),
+    "objects": Lazy(f"{_SERVICE}:objects", "Export objects."),
     "budget": Lazy(f"{_SERVICE}:budget", "Show what language models have cost."),
     "upgrade": Lazy("component.cli.upgrade:upgrade", "Upgrade the database of an older release."),
     "rollback": Lazy("component.cli.upgrade:rollback", "Undo the last upgrade of the database."),

@@ -19,6 +19,7 @@ _AGENTS: Final = "component.features.agents_admin.commands"
 _GRANTS: Final = "component.features.peers.commands:GRANTS"
 _MEMORY: Final = "component.features.memory_commands.commands"
 _NOTIFICATIONS: Final = "component.features.notifications.commands"
+_OBJECTS: Final = "component.features.objects.commands"
 _ROOM: Final = "component.features.rooms.commands:ROOM"
 _SCHEDULE: Final = "component.features.schedules.commands:SCHEDULE"
 _TASKS: Final = "component.features.task_commands.commands"
@@ -125,6 +126,17 @@ notifications = ServiceGroup(
         "--person juliet@example.com --hours 22:00-07:00"
         " --zone Europe/Paris",
         about="show or set the hours in which a person is not notified",
+    ),
+)
+
+objects = ServiceGroup(
+    "objects",
+    "Export the objects of people. The service must be running.",
+    ServiceCommand(
+        f"{_OBJECTS}:EXPORT_OBJECTS",
+        "export",
+        "--json --for juliet@example.com > juliet.json",
+        options=("for",),
     ),
 )
 

@@ -28,7 +28,7 @@ from component.kernel.rooms.rooms import IsVote
 from component.kernel.stream import FormHandler, Handler
 from component.link.messages.inbound import MessageStage
 from component.metrics.counters import Gauge
-from component.pubsub.service import ComputedNode
+from component.pubsub.service import ComputedNode, NodeFamily
 from component.skills import Registry, Skill
 from component.skills.sources import SkillSource
 from component.store import Storage
@@ -68,6 +68,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
         handlers: serve stanzas.
         message_stages: handle messages of people.
         nodes: PubSub nodes whose items are computed from its tables.
+        node_families: computed nodes that are made when they are asked for.
         commands: for people and operators; `kernel.commands` has those of all features.
         offers: sources of ad-hoc commands; the first that has a node serves it.
         forms: handle messages that carry a form, by its FORM_TYPE, in place of what handles chat.
@@ -114,6 +115,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     handlers: Sequence[Handler] = ()
     message_stages: Sequence[MessageStage] = ()
     nodes: Sequence[ComputedNode] = ()
+    node_families: Sequence[NodeFamily] = ()
     commands: Sequence[AnyCommand] = ()
     offers: Sequence[Offers] = ()
     forms: Mapping[str, FormHandler] = {}

@@ -349,6 +349,11 @@ class NodeNotifier:
         """Return how many online clients want notifications of a node without a subscription."""
         return len(self.interests.resources(service, node, anyio.current_time()))
 
+    def bare_interested(self, service: str, node: str) -> set[str]:
+        """Return the bare addresses of these clients."""
+        clients = self.interests.resources(service, node, anyio.current_time())
+        return {bare for _, bare in clients}
+
     async def run(self) -> None:
         """Send queued entries, until cancelled."""
         while True:

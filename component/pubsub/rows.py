@@ -200,6 +200,16 @@ def subscriptions_to_view(
     return [(service, _subscription(*row)) for service, *row in found]
 
 
+def subscribers(database: Database, services: Sequence[str], node: str) -> list[str]:
+    """The principals that are subscribed to a node of one of these two services."""
+    rows = database.execute(
+        "SELECT DISTINCT principal FROM pubsub_subscriptions WHERE service IN (?, ?) AND node = ?"
+        " AND state = 'subscribed' ORDER BY principal",
+        (*services, node),
+    )
+    return [str(row[0]) for row in rows.fetchall()]
+
+
 def affiliations_of(
     database: Database, service: str, principal: str
 ) -> list[tuple[str, AffiliationName]]:

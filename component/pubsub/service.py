@@ -40,6 +40,8 @@ from component.store.storage import Storage
 from xep.binding import Payload, RawXML, keep
 from xep.jid import JID
 from xep.pubsub import AffiliationName
+from xep.pubsub_event import Event, Purge
+from xep.stanza_error import StanzaError
 
 _PAGE: Final = 200
 _decode = msgspec.json.Decoder(dict[str, str]).decode
@@ -80,6 +82,27 @@ class ComputedNode:
     ) -> Sequence[StoredItem]:
         """Return those of these items with the given ids. Raises StorageError."""
         return [each for each in await self.items(service, principal) if each.id in ids]
+
+
+class NodeFamily:
+    """Computed nodes that are made when they are asked for. Nobody else can have a node whose name
+    begins with `prefix`. `config` is the configuration of all of them.
+
+    A node that a principal may not read looks to it like one that does not exist.
+    """
+
+    prefix: str
+    config: NodeConfig
+
+    def find(self, service: JID, name: str, principal: JID) -> ComputedNode | None:
+        """Return the node with a name at an address; None if there is none for this principal, a
+        bare JID. It is called for each request and each event, so a right that was withdrawn ends.
+        """
+        raise NotImplementedError
+
+    async def names(self, service: JID, principal: JID) -> Sequence[str]:
+        """Return the names of the nodes that have items for a principal. Raises StorageError."""
+        raise NotImplementedError
 
 
 def as_node(service: str, computed: ComputedNode) -> Node:
@@ -176,6 +199,7 @@ class PubSubService:
         self._turns: Turns[NodeChange] = Turns("listeners")
         self._providers: list[Provide] = []
         self._computed: dict[str, ComputedNode] = {}
+        self._families: dict[str, NodeFamily] = {}
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Notify subscribers, call listeners and delete expired items, until cancelled."""
@@ -311,6 +335,9 @@ class PubSubService:
         for name, computed in self._computed.items():
             if computed.is_at(service):
                 found[name] = computed.config.title
+        for family in self._families.values():
+            for name in await family.names(service, JID.parse(who.principal)):
+                found[name] = family.config.title
         return sorted(found.items())
 
     def add_provider(self, provide: Provide) -> None:
@@ -329,19 +356,56 @@ class PubSubService:
         """Add a computed node, in place of one of this name."""
         self._computed[node.name] = node
 
+    def add_family(self, family: NodeFamily) -> None:
+        """Add a family of computed nodes, in place of one with this prefix."""
+        self._families[family.prefix] = family
+
     def computed(self, who: Requester, name: str) -> ComputedNode | None:
-        """Return the computed node with this name at the address."""
+        """Return the computed node with this name at the address, if there is one for the
+        requester.
+        """
+        service = JID.parse(who.service)
         found = self._computed.get(name)
-        return found if found is not None and found.is_at(JID.parse(who.service)) else None
+        if found is not None:
+            return found if found.is_at(service) else None
+        family = self._family(name)
+        return None if family is None else family.find(service, name, JID.parse(who.principal))
+
+    def _family(self, name: str) -> NodeFamily | None:
+        return next((one for one in self._families.values() if name.startswith(one.prefix)), None)
+
+    def may_see(self, address: JID, node: str, principal: JID) -> bool:
+        """Return whether a principal, a bare JID, may see what an agent sees at a node of its own:
+        one of a family must be there for this principal as well.
+        """
+        family = self._family(node)
+        return family is None or family.find(address.bare, node, principal) is not None
+
+    async def may_read(self, address: JID, node: str, principal: JID) -> bool:
+        """Return whether a principal may retrieve the items of a node at one of our addresses.
+        Raises StorageError.
+        """
+        who = self.requester(address, principal)
+        if self.computed(who, node) is not None:
+            return True
+        try:
+            await self.read(who, node, NodeAccess.readable)
+        except StanzaError:
+            return False
+        return True
 
     def is_public(self, name: str) -> bool:
         """Return whether everybody may read the items of a node, admitted or not."""
         found = self._computed.get(name)
         return found is not None and found.is_public
 
+    def is_computed(self, who: Requester, name: str) -> bool:
+        """Return whether nobody can have a node with this name: it is that of a computed one."""
+        return self._family(name) is not None or self.computed(who, name) is not None
+
     def refuse_computed(self, who: Requester, name: str) -> None:
         """Raise StanzaError if the node is computed: it cannot be changed."""
-        if self.computed(who, name) is not None:
+        if self.is_computed(who, name):
             raise faults.forbidden("nobody can change this node: it is computed")
 
     def requester(self, address: JID, sender: JID) -> Requester:
@@ -463,22 +527,48 @@ class PubSubService:
         id and payload as XML, or with None that it is gone. `addresses` are the bare addresses of
         ours that have this node.
         """
-        config = self._computed[node].config
+        config = (self._family(node) or self._computed[node]).config
         if payload is None:
             event, size = retractions_event(node, (item,)), 0
         else:
             event = items_event(node, {item: payload}, payloads=config.deliver_payloads)
             size = len(payload)
+        self._view_changed(addresses, principal, (node, config), event, size)
+
+    def emptied(self, addresses: Iterable[JID], node: str, principal: JID) -> None:
+        """Notify a principal that its view of a computed node has no items any more; see
+        `recomputed`.
+        """
+        config = (self._family(node) or self._computed[node]).config
+        event = Event(purge=Purge(node=node))
+        self._view_changed(addresses, principal, (node, config), event)
+
+    def _view_changed(
+        self,
+        addresses: Iterable[JID],
+        principal: JID,
+        node: tuple[str, NodeConfig],
+        event: Event,
+        size: int = 0,
+    ) -> None:
         self.notifier.put(
             ViewChange(
                 services=tuple(map(str, addresses)),
-                node=node,
+                node=node[0],
                 principal=str(principal),
                 event=event,
                 size=size,
-                type=config.notification_type,
+                type=node[1].notification_type,
             )
         )
+
+    def interested(self, addresses: Iterable[JID], node: str) -> set[str]:
+        """Return the bare addresses of the online clients that want notifications of a node without
+        a subscription. `addresses` are the bare addresses that have this node.
+        """
+        return {
+            bare for each in addresses for bare in self.notifier.bare_interested(str(each), node)
+        }
 
     async def _came_online(
         self, service: str, full: str, bare: str, interests: frozenset[str]

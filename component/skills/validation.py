@@ -100,6 +100,34 @@ class SchemaValidator:
         return next(self.mismatches(value), None)
 
 
+class TextPattern:
+    """A regular expression, in the syntax of RE2, which texts are searched for.
+
+    A search takes time that is linear in the length of the text, whatever the expression is. So
+    there are no references to groups, and no lookahead or lookbehind.
+
+    Raises DeclarationError: it is not such an expression, or needs too much memory.
+
+    Attributes:
+        found_in: returns whether a text has a part that it matches.
+    """
+
+    def __init__(self, expression: str) -> None:
+        import jsonschema_rs  # noqa: PLC0415 - loaded by those who need it
+
+        linear = jsonschema_rs.RegexOptions(
+            size_limit=_PATTERN_BYTES, dfa_size_limit=_PATTERN_BYTES
+        )
+        try:
+            validator = jsonschema_rs.validator_for({"pattern": expression}, pattern_options=linear)
+        except (jsonschema_rs.ValidationError, ValueError):
+            raise DeclarationError(
+                "it is not a regular expression, or has lookaround or references to groups, which"
+                " are not possible here"
+            ) from None
+        self.found_in: Callable[[str], bool] = validator.is_valid
+
+
 def path_text(path: tuple[str | int, ...]) -> str:
     """Return a path as it is written in errors."""
     parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in path]

@@ -73,9 +73,10 @@ def thread() -> str:
 '''
 
 MEMORY = ("memory_forget", "memory_recall", "memory_search", "memory_store")
+OBJECTS = tuple(f"object_{what}" for what in ("delete", "get", "put", "query", "schema", "types"))
 SCHEDULES = tuple(f"schedule_{what}" for what in ("add", "list", "pause", "remove", "resume"))
 WATCHES = ("watch_create", "watch_list")
-BUILTIN = ("echo", *MEMORY, "pubsub_publish", *SCHEDULES, "time", *WATCHES)
+BUILTIN = ("echo", *MEMORY, *OBJECTS, "pubsub_publish", *SCHEDULES, "time", *WATCHES)
 
 
 @pytest.fixture

@@ -78,7 +78,8 @@ RESET = Outline(
 FORGET = Outline(
     name="forget",
     title="Forget",
-    about="delete this conversation, what I remember about you, and your schedules and watches;"
+    about="delete this conversation, what I remember about you, your objects, schedules and"
+    " watches;"
     " archived conversations and personas are kept; with a KEY, delete only this memory",
     params=ForgetParams,
     group="conversation",

@@ -182,7 +182,7 @@ class PubSubHandler:
             raise StanzaError("bad-request", "<configure/> beside <create/> names no node")
         name = wanted.node or new_id()
         config = configured(DEFAULT, None if configure is None else configure.form)
-        if who.may_create and self._service.computed(who, name) is not None:
+        if who.may_create and self._service.is_computed(who, name):
             raise StanzaError("conflict", "there is a node of this name")
         await self._service.write(who, name, lambda at: nodes.create_node(at, config))
         return None if wanted.node else Pubsub(create=pubsub.Create(node=name))

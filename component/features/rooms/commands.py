@@ -43,7 +43,7 @@ _MAY_NOT: Final = (
     "Only admins of this service, and the owners and admins of the room or the people whom the"
     " settings name, may do that."
 )
-_CHANGING: Final = ("set", "forget", "import", "export", "delete", "share")
+_CHANGING: Final = ("set", "forget", "import", "export", "delete", "share", "undo")
 """Words after /memory and /files that change something."""
 _HELP: Final = (
     "I answer {mode}. Write to all: {nick}, and your question. “stop” stops what I am doing."
@@ -269,7 +269,7 @@ class RoomCommands:
             _check(may)
             await self._kernel.agents.conversations.new(here.session)
             return "Started a new conversation."
-        if name in ("memory", "files"):
+        if name in ("memory", "files", "objects"):
             _check(may or not words.casefold().startswith(_CHANGING))
             asking = Asking(
                 principal=here.account(occupant) or options.principal,

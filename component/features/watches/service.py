@@ -113,6 +113,7 @@ class WatchService:
         WatchError, StorageError.
         """
         watch = self.checked(wish, work)
+        await self._check_own_node(watch)
         if not await self._storage.write(lambda db: watch_rows.add(db, watch, self._per_person)):
             raise WatchError(
                 f"You have {self._per_person} watches, which is the maximum. Remove one with /watch"
@@ -183,6 +184,19 @@ class WatchService:
             return True
         return any(fnmatchcase(str(service), pattern) for pattern in self._services)
 
+    def _is_own(self, service: JID) -> bool:
+        return self._watcher is not None and self._watcher.is_own(service)
+
+    async def _check_own_node(self, watch: Watch) -> None:
+        """Raise WatchError if a watch is for a node of this service that its person may not read:
+        the agent may read all of them.
+        """
+        watcher, service, node = self._watcher, watch.service, watch.node
+        if watcher is None or not watcher.is_own(service):
+            return
+        if not await watcher.may_read(service, node, watch.principal):
+            raise WatchError(f"There is no node {node} of {service} for you.")
+
     def _service(self, person: JID, text: str) -> JID:
         if not text.strip():
             return person.bare
@@ -190,7 +204,7 @@ class WatchService:
             service = JID.parse(text.strip()).bare
         except JIDError as error:
             raise WatchError(f"{text[:100]!r} is not an address: {error}") from None
-        if not self.may_use(person, service):
+        if not (self._is_own(service) or self.may_use(person, service)):
             known = f" and {', '.join(self._services)}" if self._services else ""
             raise WatchError(f"I may only watch your own account{known} for you, not {service}.")
         return service

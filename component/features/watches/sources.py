@@ -59,21 +59,36 @@ class SourceStatus(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
+def _everybody(_source: Source, _person: JID) -> bool:
+    return True
+
+
 class Interests:
     """Selects the watches of a source that an event is for, and the parts that their work gets.
-    `watches` are its watches, by id. Their filters were checked when they were defined. Raises
-    FilterError: a filter is invalid.
+    `watches` are its watches, by id. Their filters were checked when they were defined. `may_see`
+    returns whether a person may see the events of a source. Raises FilterError: a filter is
+    invalid.
     """
 
-    def __init__(self, source: Source, watches: Mapping[str, Watch]) -> None:
+    def __init__(
+        self,
+        source: Source,
+        watches: Mapping[str, Watch],
+        may_see: Callable[[Source, JID], bool] = _everybody,
+    ) -> None:
         self._source = source
+        self._may_see = may_see
         self.watches = dict(watches)
         self._filters = {id_: ItemFilter(one.where, one.json) for id_, one in watches.items()}
 
     def offer(self, observed: Observed) -> OfferedEvent:
         """Return an event with the ids of the watches whose filters accept it. Never raises."""
         payload = observed.tree
-        interested = tuple(id_ for id_, one in self._filters.items() if one.accepts(payload))
+        interested = tuple(
+            id_
+            for id_, one in self._filters.items()
+            if one.accepts(payload) and self._may_see(self._source, self.watches[id_].principal)
+        )
         if not interested:
             return OfferedEvent(observed, (), b"")
         if chain := chain_of(payload):
@@ -152,7 +167,8 @@ class Consent:
 class SourcePorts(msgspec.Struct, frozen=True, kw_only=True):
     """The objects that the watchers of sources use. `recorded` is called with the outcome of each
     transaction that recorded events. Events that at least `max_hops` agents have led to are not
-    handled. A subscription is verified every `check_s` seconds.
+    handled. A subscription is verified every `check_s` seconds. `may_see` returns whether a person
+    may see the events of a source.
     """
 
     client: PubSubClient
@@ -161,6 +177,7 @@ class SourcePorts(msgspec.Struct, frozen=True, kw_only=True):
     consent: Consent
     max_hops: int
     check_s: float
+    may_see: Callable[[Source, JID], bool] = _everybody
 
 
 Result: TypeAlias = Literal["pending", "missing", "refused", "failed", "elsewhere"]
@@ -239,7 +256,7 @@ class SourceWatcher(Generic[W]):
         self.source = source
         self._ports = ports
         self._key = source.key
-        self._interests = Interests(source, {})
+        self._interests = Interests(source, {}, ports.may_see)
         self._wake = anyio.Event()
         self._subscription = SubscriptionMachine(ports.check_s)
         self._waiting: deque[W] = deque()
@@ -254,7 +271,7 @@ class SourceWatcher(Generic[W]):
 
     def set_watches(self, watches: Mapping[str, Watch]) -> None:
         """Offer events to these watches from now on. Raises FilterError."""
-        self._interests = Interests(self.source, watches)
+        self._interests = Interests(self.source, watches, self._ports.may_see)
 
     def connected(self) -> None:
         """Observe the source in a new session."""

@@ -53,6 +53,7 @@ class Watcher:
             consent=sources.Consent(kernel),
             max_hops=limits.max_hops,
             check_s=limits.check_s,
+            may_see=self._may_see,
         )
         self._watches: dict[str, Watch] = {}
         self._source_of: dict[str, Source] = {}
@@ -170,6 +171,20 @@ class Watcher:
             return source._replace(subscriber=known)
         return source
 
+    def is_own(self, service: JID) -> bool:
+        """Return whether the nodes of an address are our own, all of which the agent may read."""
+        kernel = self._kernel
+        return kernel.disco.has_pubsub and kernel.stream.addresses.is_own(service)
+
+    async def may_read(self, service: JID, node: str, person: JID) -> bool:
+        """Return whether a person may read a node of our own. Raises StorageError."""
+        return await self._kernel.pubsub.may_read(service, node, person)
+
+    def _may_see(self, source: Source, person: JID) -> bool:
+        if not self.is_own(source.service):
+            return True
+        return self._kernel.pubsub.may_see(source.service, source.node, person.bare)
+
     async def reload(self) -> None:
         """Observe what the watches in the database need. Raises StorageError."""
         rows = await self._storage.read(watch_rows.rows)
@@ -245,7 +260,11 @@ class Watcher:
         self._send(Presence(type="probe", from_=source.subscriber, to=source.service))
 
     def _account_nodes(self) -> frozenset[str]:
-        return frozenset(source.node for source in self._sources if source.is_of_account)
+        return frozenset(
+            source.node
+            for source in self._sources
+            if source.is_of_account and not self.is_own(source.service)
+        )
 
     def _alert(self, watch: Watch, sentence: str) -> None:
         contacts = self._kernel.contacts

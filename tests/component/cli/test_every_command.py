@@ -89,6 +89,7 @@ CASES: Mapping[str, Case] = {
     "notifications list": Case(),
     "notifications drop": Case(("all", "--person", "juliet@localhost")),
     "notifications quiet": Case(("--person", "juliet@localhost", "--hours", "22:00-07:00")),
+    "objects export": Case(FOR, ONLINE),
     "peers list": Case(),
     "grants list": Case(),
     "grants revoke": Case(("5e88",), "There is no grant '5e88'."),

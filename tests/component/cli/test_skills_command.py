@@ -19,7 +19,7 @@ def test_skills_list_prints_a_table_of_skills(command: RunCommand) -> None:
     assert result.exit_code == ExitCode.OK
     header, *rows = result.stdout.splitlines()
     assert header.split() == ["Skill", "Parameters", "Description", "Effects"]
-    found = {row.split()[0]: row for row in rows}
+    found = {row.split()[0]: row for row in rows if not row.startswith(" ")}
     assert list(found) == sorted(found)
     assert found["echo"].split()[1] == "text"
     assert found["conformance.types"].split()[1:7] == [
@@ -39,11 +39,14 @@ def test_skills_list_prints_a_table_of_skills(command: RunCommand) -> None:
 def test_nothing_is_connected_and_nothing_kept(command: RunCommand) -> None:
     watches = ["watch_create", "watch_list"]
     memory = ["memory_forget", "memory_recall", "memory_search", "memory_store"]
+    done = ("delete", "get", "put", "query", "schema", "types")
+    objects = [f"object_{what}" for what in done]
     whats = ("add", "list", "pause", "remove", "resume")
     schedules = [f"schedule_{what}" for what in whats]
     assert names(command, server__port=1) == [
         "echo",
         *memory,
+        *objects,
         "pubsub_publish",
         *schedules,
         "time",

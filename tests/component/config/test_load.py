@@ -332,6 +332,7 @@ def test_every_key_is_documented_and_has_a_default_or_an_example() -> None:
     needed |= {"issuer", "client_id", "client_secret"}  # of the accounts at MCP servers
     needed |= {"jid", "allowed", "members"}  # of restrictions of personas, of shared memories
     needed |= {"principal", "when", "service", "node"}  # of schedules and watches
+    needed |= {"json_schema"}  # of types of objects
     needed |= {"value", "hosts"}  # of credentials
     needed |= {"description", "url", "recipients", "host", "sender", "token"}
     needed |= {"repositories", "database"}  # of skills that reach outside, of queues

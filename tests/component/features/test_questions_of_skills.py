@@ -19,6 +19,7 @@ from component.features.builtins.url_fetch import url_fetch_skill
 from component.features.builtins.web_search import web_search_skill
 from component.features.builtins.xmpp_send import xmpp_send_skill
 from component.features.files.skills import file_skills
+from component.features.objects.skills import object_skills
 from component.features.schedules.skills import schedule_skills
 from component.features.watches.skills import watch_skills
 from component.memory.skills import memory_skills
@@ -34,6 +35,7 @@ def _never() -> Any:
 SKILLS: tuple[Skill, ...] = (
     *builtin_skills(),
     *memory_skills(_never),
+    *object_skills(_never),
     *schedule_skills(_never),
     *watch_skills(_never),
     *file_skills(_never, write=True),

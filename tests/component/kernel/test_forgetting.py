@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 
 from component.app.schema import SCHEMA
+from component.features.objects import rows as object_rows
+from component.features.objects.rows import ObjectRow, Space
+from component.features.objects.stored import Author, Content, StoredObject
 from component.features.rooms import rows as room_rows
 from component.features.rooms.rows import RoomRow
 from component.features.schedules import rows as schedule_rows
@@ -43,6 +46,8 @@ def test_the_tables_whose_rows_are_forgotten_are_known() -> None:
             "agent_rooms",
             "equal_approvals",
             "notifications",
+            "object_types",
+            "objects",
             "recipients",
             "schedules",
             "shared_files",
@@ -108,6 +113,13 @@ def fill(database: Database, person: JID) -> None:
         *(f"secret of {person.local}", "text/plain", 1, "00" * 32, 2**60),
     )
     assert file_rows.insert(database, file, 100)
+    space, by = Space("assistant", str(person)), Author(str(person))
+    data = {"text": f"secret of {person.local}"}
+    stored = Content(data=data, created=0, updated=0, creator=by, author=by)
+    object_rows.lock(database, space, "note", "generation")
+    object_rows.put(
+        database, space, ObjectRow(StoredObject("note", "n", 1, 1, stored), 1, None, ())
+    )
     event = OfferedEvent(Observed(item=f"{person.local}", version="1"), (watch.id,), b'{"a":1}')
     source = watch_rows.SourceRows(database, f"source of {person}")
     assert accept(source, [event], {watch.id: watch}, 5).starts == 1
@@ -125,6 +137,7 @@ def forget_juliet(database: Database) -> list[Schedule]:
     room_rows.forget(database, juliet)
     watch_rows.forget(database, juliet)
     standing_rows.forget_person(database, JULIET, AGENT)
+    object_rows.forget(database, Space("assistant", str(JULIET)))
     assert file_rows.forget(database, juliet) in (["file of juliet"], [])
     return schedule_rows.forget(database, JULIET, "assistant")
 

@@ -153,7 +153,7 @@ async def test_a_turn_that_a_person_stops_cancels_its_call_of_a_peer(
     a_settings = settings("a", using("b", read_only=["slow"]))
     model = Script(call("b__slow"))
     async with (
-        service(tmp_path / "b", settings("b", used_by("a")), skills=(slow,)) as b,
+        service(tmp_path / "b", settings("b", used_by("a", offers=["slow"])), skills=(slow,)) as b,
         service(tmp_path / "a", a_settings, beside=b, model=model) as a,
     ):
         await a.settled()

@@ -16,6 +16,7 @@ from xep.jid import JID
 
 JULIET = JID.parse("juliet@example.com/balcony")
 ROMEO = JID.parse("romeo@example.com")
+AGENT = JID.parse("assistant@agent.example")
 
 
 class Watcher:
@@ -26,6 +27,12 @@ class Watcher:
 
     def status(self, watch: Watch) -> SourceStatus:
         return SourceStatus("refused", "Not allowed yet.")
+
+    def is_own(self, service: JID) -> bool:
+        return service == AGENT
+
+    async def may_read(self, _service: JID, node: str, person: JID) -> bool:
+        return node == f"of {person}"
 
 
 def desk(*services: str, most: int = 2, watcher: bool = True) -> WatchService:
@@ -126,6 +133,15 @@ def test_a_sheet_says_what_a_watch_does() -> None:
         "refused",
         "Not allowed yet.",
     )
+
+
+def test_nodes_of_the_agent_are_watched_for_those_who_may_read_them() -> None:
+    """The agent may read all of them, whatever the settings say about services."""
+    mine = {"service": str(AGENT), "node": f"of {JULIET.bare}"}
+    made = done(desk().create(wish(**mine), work(JULIET)))
+    assert (made.service, made.node) == (AGENT, mine["node"])
+    with pytest.raises(WatchError, match="There is no node of romeo"):
+        done(desk("*").create(wish(**mine | {"node": "of romeo@example.com"}), work(JULIET)))
 
 
 @pytest.mark.parametrize("is_running", [True, False])

@@ -61,6 +61,7 @@ class World:
             settings={LIMITS: WatchLimits(max_hops=2, check_s=60.0)},
             starter=self,
             rooms=(),
+            disco=SimpleNamespace(has_pubsub=True),
             stream=SimpleNamespace(
                 addresses=SimpleNamespace(
                     address_of=lambda name: JID.parse(f"{name}@agent.example"),
