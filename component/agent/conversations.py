@@ -359,7 +359,7 @@ class Conversations:
         Raises StorageError.
         """
         async with self._of(key).stopped():
-            return await self.engine.sessions.archive(key) is not None
+            return await self.engine.new_session(key)
 
     async def forget(self, key: SessionKey) -> Forgotten:
         """Delete a conversation and everything known about the person; all turns are stopped first.

@@ -57,6 +57,7 @@ class Stream:
         kernel: Any = SimpleNamespace(
             storage=storage,
             environment=SimpleNamespace(home=str(storage.directory)),
+            agents=SimpleNamespace(),
             settings=SimpleNamespace(notifications=limits, agent=SimpleNamespace(zone="UTC")),
             stream=SimpleNamespace(
                 addresses=SimpleNamespace(
