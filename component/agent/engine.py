@@ -128,7 +128,7 @@ class Engine:
         told: ToldMessages | None = None,
     ) -> None:
         self.sessions = sessions
-        self._told = told
+        self.told = told
         self.model_calls = model_calls
         self._models = models
         self._recall = recall
@@ -263,7 +263,8 @@ class Engine:
         With `recall`, the context of the last one has the memories that match it.
         """
         new = run.journal.add_requests(messages)
-        told = await self._told_before(run, is_new=bool(new))
+        after_told = any([one.after_told for one in messages])
+        told = await self._told_before(run, is_new=bool(new)) if after_told else ()
         lines: list[StoredLine] = [*await self._corrections(run, messages), *told]
         for one in new:
             is_last = one is new[-1]
@@ -275,25 +276,21 @@ class Engine:
                 line = await self._files.attach(run, one, line)
             lines.append(line)
         await run.journal.add(lines, sync=bool(told))
-        if self._told is not None:
-            await self._told.written(run.ask.key, [one.id for one in told])
+        if told and self.told is not None:
+            await self.told.written(run.ask.key, [one.id for one in told])
 
-    async def _told_before(self, run: Run, *, is_new: bool) -> list[Told]:
-        """Return the lines of what the agent has told by itself before a message, if it `is_new`.
+    async def _told_before(self, run: Run, *, is_new: bool) -> Sequence[Told]:
+        """Return the lines of what the agent has told by itself before messages, if these are new.
 
-        A turn that was interrupted may have written them, and not deleted them elsewhere.
+        An earlier run of the turn may have written them, and not deleted them elsewhere.
         """
-        if self._told is None or not (is_new or run.ask.resumed):
-            return []
-        messages = await self._told.new(run)
-        if not is_new:
-            return []
-        texts = [(one.text, worst(authors_of(one))) for one in messages]
+        found = () if self.told is None else await self.told.new(run.ask.key)
+        told = found if is_new else ()
+        texts = [(one.text, worst(authors_of(one))) for one in told]
         findings = await self._injection_check.scan_all(run, texts)
-        most = self._token_budget.result(run.model, max(1, len(messages)))
+        most = self._token_budget.result(run.model, max(1, len(told)))
         return [
-            line_of(run, one, finding, most)
-            for one, finding in zip(messages, findings, strict=True)
+            line_of(run, one, finding, most) for one, finding in zip(told, findings, strict=True)
         ]
 
     async def new_session(self, key: SessionKey) -> bool:
@@ -301,8 +298,8 @@ class Engine:
         Raises StorageError.
         """
         archived = await self.sessions.archive(key)
-        if self._told is not None:
-            await self._told.forget(key)
+        if self.told is not None:
+            await self.told.forget(key)
         return archived is not None
 
     async def _scan(self, run: Run, request: TurnRequest) -> str:

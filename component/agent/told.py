@@ -16,6 +16,7 @@ from component.conversations.sessions import Sessions
 from component.memory_directory.layout import SessionKey
 from component.policy.taint import TAINTS, Taint, worst
 from component.store import Storage, told
+from component.store.database import Database
 from component.zones import exact_time
 from xep.jid import JID
 
@@ -38,18 +39,17 @@ class ToldMessages:
         self._sessions = sessions
         self._address_of = address_of
 
-    async def new(self, run: Run) -> Sequence[told.ToldMessage]:
-        """Return what the conversation of a turn does not have, the oldest first. Those that it has
-        are deleted from the database. Raises StorageError.
+    def are_waiting(self, database: Database, key: SessionKey) -> bool:
+        """Return whether there are messages that a conversation does not have, or may have."""
+        return told.is_any(database, self._address_of(key.agent), key.who)
+
+    async def new(self, key: SessionKey) -> Sequence[told.ToldMessage]:
+        """Return what a conversation does not have, the oldest first. What it has is deleted from
+        the database. Raises StorageError.
         """
-        key = run.ask.key
-        if run.ask.profile.above:
-            return ()  # a sub-agent tells people nothing
         at = self._address_of(key.agent)
         read = partial(told.of_conversation, agent=at, peer=key.who)
         found = await self._storage.read(read)
-        if not found:
-            return ()
         known = await self._sessions.told(key, [one.id for one in found])
         for turn in {one.turn for one in found if one.turn} - known:
             if await self._sessions.turn(key, turn):

@@ -82,6 +82,15 @@ def add(database: Database, agent: JID, peer: JID, told: ToldMessage) -> None:
         )
 
 
+def is_any(database: Database, agent: JID, peer: JID) -> bool:
+    """Return whether an agent has told `peer` anything that no turn has read."""
+    found = database.execute(
+        f"SELECT 1 FROM told_messages WHERE {_WHERE} LIMIT 1",  # noqa: S608 - constants
+        _key(agent, peer),
+    )
+    return found.fetchone() is not None
+
+
 def of_conversation(database: Database, agent: JID, peer: JID) -> Sequence[ToldMessage]:
     """Return what an agent has told `peer` and no turn has read, the oldest first."""
     found = database.execute(

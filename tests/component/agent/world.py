@@ -418,7 +418,7 @@ class World:
                 model_calls=ModelCalls(purse, self.book, Monitoring()),
                 tools=self.shop,
                 sessions=mortal[1],
-                told=ToldMessages(*mortal, lambda agent: JID(agent, AGENT.domain)),
+                told=ToldMessages(mortal[0], mortal[1], lambda agent: JID(agent, AGENT.domain)),
                 recall=self.memories,  # type: ignore[arg-type]  # a double
                 scanner=Suspicious(),
                 limits=EngineLimits(
