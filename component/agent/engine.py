@@ -263,7 +263,7 @@ class Engine:
         With `recall`, the context of the last one has the memories that match it.
         """
         new = run.journal.add_requests(messages)
-        after_told = any([one.after_told for one in messages])
+        after_told = any(one.after_told for one in messages)
         told = await self._told_before(run, is_new=bool(new)) if after_told else ()
         lines: list[StoredLine] = [*await self._corrections(run, messages), *told]
         for one in new:
