@@ -40,6 +40,7 @@ FEATURES: Final = (
     "discovery",
     "memory_nodes",
     "notifications",
+    "inbox",
     "presence",
     "schedules",
     "tasks_iq",

@@ -100,6 +100,7 @@ class Kernel:
         forgets: delete the rows of a person; features add theirs.
         gauges: return metrics that are read on request; features add theirs.
         warnings: return what an admin has to decide, in sentences; features add theirs.
+        on_notifications: called with an agent and a person whose notifications have changed.
         http: passes HTTP requests to the features that serve them.
         started: when the service was started.
         reload: reads the configuration again, and applies what has changed; raises CommandError
@@ -116,6 +117,7 @@ class Kernel:
         self.gauges: list[Callable[[], Iterable[Gauge]]] = []
         self.message_stages: list[MessageStage] = []
         self.warnings: list[Callable[[], Sequence[str]]] = []
+        self.on_notifications: list[Callable[[JID, JID], None]] = []
         self.http = HttpRoutes()
         self.offers: list[Offers] = []
         self.forms: dict[str, FormHandler] = {}

@@ -44,7 +44,8 @@ TABLES: Final = (
             repeated INTEGER NOT NULL DEFAULT 0,
             on_time INTEGER NOT NULL DEFAULT 0,
             files TEXT NOT NULL DEFAULT '[]',
-            subject TEXT NOT NULL DEFAULT '{}'
+            subject TEXT NOT NULL DEFAULT '{}',
+            displayed INTEGER NOT NULL DEFAULT 0
         """,
         indexes={
             "notifications_recipient": "(agent, person, sent)",
@@ -97,7 +98,7 @@ _SAME_MS: Final = 1_000
 _MOST_DELETED: Final = 1_000
 _COLUMNS: Final = (
     "id, priority, title, text, created, waits_online, on_time, message, sent, received, repeated,"
-    " files, subject"
+    " files, subject, displayed"
 )
 _encode = msgspec.json.Encoder().encode
 _decode_files = msgspec.json.Decoder(tuple[FileSharing, ...]).decode
@@ -139,6 +140,7 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
         message: the id of the message that says it; None until that is decided.
         sent: when the message was sent; None until then.
         received: a client has sent a receipt.
+        displayed: a client has displayed its message.
     """
 
     id: str
@@ -156,6 +158,7 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
     repeated: bool = False
     files: tuple[FileSharing, ...] = ()
     subject: Subject = _NO_SUBJECT
+    displayed: bool = False
 
 
 class Preferences(msgspec.Struct, frozen=True):
@@ -444,6 +447,28 @@ def forget(database: Database, who: Forgotten) -> None:
             database.execute(f"DELETE FROM {table} WHERE {_WHO}", _key(address, who.person))  # noqa: S608 - constants
 
 
+def of_person(database: Database, agent: JID, person: JID) -> list[Notification]:
+    """Return what an agent holds for a person, and what it has sent lately, the oldest first."""
+    found = database.execute(
+        f"SELECT agent, person, {_COLUMNS} FROM notifications"  # noqa: S608 - constants
+        " WHERE person = ? AND agent IN (?, ?) AND (sent IS NULL OR sent > ?) ORDER BY created, id",
+        (str(person.bare), *map(str, both_addresses(agent)), database.steady - _KEPT_MS),
+    ).fetchall()
+    return [_notification((row[0], row[1]), row[2:]) for row in found]
+
+
+def mark_displayed(database: Database, person: JID, message: str) -> int | None:
+    """Record that a client of a person has displayed a message. Return when it was sent, in
+    milliseconds of the steady clock; None if it has no notification.
+    """
+    found = database.execute(
+        "UPDATE notifications SET displayed = 1 WHERE message = ? AND person = ? RETURNING sent",
+        (message, str(person.bare)),
+    ).fetchall()
+    times = [database.steady if sent is None else int(sent) for (sent,) in found]
+    return max(times, default=None)
+
+
 def record(database: Database, one: Notification, most_held: int) -> None:
     """Record a notification, once, as `NotificationStore.add` does."""
     key = _key(one.agent, one.person)
@@ -585,7 +610,7 @@ def _recipient(database: Database, key: tuple[str, str]) -> Recipient:
 def _notification(key: tuple[str, str], row: Sequence[Any]) -> Notification:
     agent, person = map(JID.parse, key)
     values = dict(zip(_COLUMNS.split(", "), row, strict=True))
-    flags = ("waits_online", "on_time", "received", "repeated")
+    flags = ("waits_online", "on_time", "received", "repeated", "displayed")
     values |= {name: bool(values[name]) for name in flags}
     values["priority"] = PRIORITIES[values["priority"]]
     values["files"] = _decode_files(values["files"])

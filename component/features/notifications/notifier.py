@@ -146,9 +146,16 @@ class Notifier:
         that they do not depend on this process. Raises StorageError; then call it again.
         """
         await self.store.add(notifications, self._settings.held_per_person, also)
+        for one in notifications:
+            self.changed(one.agent, one.person)
         self._wait_online({(one.agent, one.person) for one in notifications if one.waits_online})
         if notifications:
             self.wake()
+
+    def changed(self, agent: JID, person: JID) -> None:
+        """Report that the notifications of a person have changed. Never waits."""
+        for call in self._kernel.on_notifications:
+            call(agent, person)
 
     # Activity of people; no method waits.
 
@@ -289,12 +296,14 @@ class Notifier:
             if not self._kernel.contacts.may_write(agent, person):
                 _log.info("notifications are dropped: their recipient wants none")
                 await self.store.forget(agent, person)
+                self.changed(agent, person)
                 return
             batch = await self.store.take(agent, person, self._plan)
             if batch is None:
                 return
             if await self._sent(batch):
                 await self.store.sent(batch, self._plan)
+                self.changed(agent, person)
             else:
                 await self.store.release(batch, _AGAIN_MS)
         except StorageError as error:
