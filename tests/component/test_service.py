@@ -75,7 +75,7 @@ def thread() -> str:
 MEMORY = ("memory_forget", "memory_recall", "memory_search", "memory_store")
 SCHEDULES = tuple(f"schedule_{what}" for what in ("add", "list", "pause", "remove", "resume"))
 WATCHES = ("watch_create", "watch_list")
-BUILTIN = ("echo", *MEMORY, "pubsub_publish", *SCHEDULES, "time", *WATCHES)
+BUILTIN = ("echo", "inbox", *MEMORY, "pubsub_publish", *SCHEDULES, "time", *WATCHES)
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ INBOX = Outline(
     " show, or done NUMBER",
     params=InboxParams,
     verbatim={ANY_WORD: "answer"},
-    group="contact",
+    group="tasks",
 )
 
 

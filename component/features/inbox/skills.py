@@ -21,7 +21,7 @@ def inbox_skill(view: Callable[[], InboxView], zone_of: Callable[[JID], Awaitabl
     """
 
     @own_skill(
-        title="Inbox",
+        title="What is waiting",
         question="May I look at what waits for you?",
         read_only=True,
         open_world=False,

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from component.app.schema import SCHEMA
+from component.features.inbox import rows as inbox_rows
 from component.features.rooms import rows as room_rows
 from component.features.rooms.rows import RoomRow
 from component.features.schedules import rows as schedule_rows
@@ -40,6 +41,8 @@ def test_the_tables_whose_rows_are_forgotten_are_those_of_work_that_starts_by_it
     assert {
         *(
             "agent_rooms",
+            "archived_entries",
+            "displayed_messages",
             "notifications",
             "recipients",
             "schedules",
@@ -104,12 +107,18 @@ def fill(database: Database, person: JID) -> None:
 
     message = told.ToldMessage(id="n", text=f"secret of {person.local}", about="")
     told.add(database, AGENT, person, message)
+    inbox_rows.archive(database, AGENT, person, ["n"], 1)
+    shown = Notification(id=f"shown {person.local}", agent=AGENT, person=person, title="", text="")
+    notifications.record(database, shown, 10)
+    database.execute("UPDATE notifications SET message = 'm' WHERE id = ?", (shown.id,))
+    assert inbox_rows.note_displayed(database, AGENT, person, "m", None)
 
 
 def forget_juliet(database: Database) -> list[Schedule]:
     juliet = Forgotten(agent="assistant", address=AGENT, person=JULIET)
     notifications.forget(database, juliet)
     told.forget(database, juliet)
+    inbox_rows.forget(database, juliet)
     started_work.forget(database, juliet)
     room_rows.forget(database, juliet)
     watch_rows.forget(database, juliet)
