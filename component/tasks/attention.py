@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from component.store.database import Database, Value
+from component.store.database import Database
 from component.tasks import question_rows, rows
 from component.tasks.protocol import Question
 from component.tasks.queries import whole_task
@@ -65,6 +65,8 @@ def concerns(database: Database, who: JID, at: JID, done_since: int) -> Sequence
 
 
 class _Search:
+    """Finds tasks of one principal. Each method yields the newest first."""
+
     def __init__(self, database: Database, who: JID, at: JID) -> None:
         self._database = database
         self._who = who
@@ -73,11 +75,11 @@ class _Search:
     def failed(self) -> Iterator[Concern]:
         sources: set[str] = set()
         for row, request in self._found("created", {"state = ?": ("failed",)}):
-            found = self._concern("failed", row, request)
-            is_reported = row.parent is not None or request.origin in _REPORTED
-            if not (is_reported or _was_denied(found.task) or found.matter in sources):
-                sources.add(found.matter)
-                yield found
+            if row.parent is None and request.origin not in _REPORTED:
+                found = self._concern("failed", row, request)
+                if not (_was_denied(found.task) or found.matter in sources):
+                    sources.add(found.matter)
+                    yield found
 
     def waiting(self) -> Iterator[Concern]:
         for row, request in self._found("created", {"state = ?": ("input-required",)}):
@@ -92,23 +94,25 @@ class _Search:
     def done(self, since: int) -> Iterator[Concern]:
         meant: rows.Filter = {"state = ?": ("completed",), "updated >= ?": (since,)}
         for row, request in self._found("updated", meant):
-            followed = request.origin in _FOLLOWED or (request.origin == "iq" and request.thread)
-            if followed and row.parent is None:
+            is_followed = request.origin in _FOLLOWED or (request.origin == "iq" and request.thread)
+            if is_followed and row.parent is None:
                 yield self._concern("done", row, request)
 
     def _found(self, order: str, meant: rows.Filter) -> Iterator[tuple[Row, Request]]:
         meant = {**rows.theirs(self._database, self._who, self._at), **meant}
-        values: list[Value] = [value for each in meant.values() for value in each]
-        where = " AND ".join(meant)
-        for row in rows.select(
-            self._database, f"WHERE {where} ORDER BY {order} DESC, id LIMIT {_SEARCHED:d}", values
-        ):
+        for row in rows.listed(self._database, meant, f"{order} DESC, id", _SEARCHED):
             yield row, rows.request_of(row)
 
     def _concern(self, kind: _Kind, row: Row, request: Request) -> Concern:
-        task = whole_task(self._database, row)
-        matter, why = matter_of(self._database, row, request), row.set_aside or ""
-        return Concern(kind=kind, task=task, request=request, matter=matter, why=why)
+        # The rows of a list have no results.
+        whole = rows.load(self._database, row.id, lock=False) or row
+        return Concern(
+            kind=kind,
+            task=whole_task(self._database, whole),
+            request=request,
+            matter=matter_of(self._database, row, request),
+            why=row.set_aside or "",
+        )
 
 
 def _was_denied(task: Task) -> bool:

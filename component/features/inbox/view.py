@@ -35,11 +35,12 @@ class InboxView:
         """Return what waits for a person, a bare JID, with the agent at an address. Raises
         StorageError.
         """
-        found = await self._storage.read(lambda database: _read(database, person, at))
+        found = await self._storage.read(lambda database: read_found(database, person, at))
         return entries(found, person, self._makers)
 
 
-def _read(database: Database, person: JID, at: JID) -> Found:
+def read_found(database: Database, person: JID, at: JID) -> Found:
+    """Return what the database has of a person, a bare JID, with the agent at an address."""
     until = rows.displayed_until(database, at, person)
     # Results that were displayed are not in the inbox.
     done_since = max(database.now - _RESULTS_MS, until - database.steady + database.now + 1)
