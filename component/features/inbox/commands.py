@@ -15,12 +15,11 @@ from component.commands import (
     CommandError,
     CommandResult,
     Outline,
-    whole_id,
 )
 from component.features.inbox.answers import Answers
 from component.features.inbox.entries import ARCHIVED, Entry, is_confirmation
 from component.features.inbox.store import InboxStore
-from component.features.inbox.texts import line_text, list_text, row_of
+from component.features.inbox.texts import MOST_LISTED, line_text, list_text, row_of
 from component.features.inbox.view import InboxView
 from component.kernel.contacts import PersonZones
 from component.task_messages.questions import Questions
@@ -123,7 +122,7 @@ class InboxCommands:
 
     async def _list(self, asking: Asking, entries: Sequence[Entry]) -> CommandResult:
         person, at = _theirs(asking)
-        self._listed[person, canonical_address(at)] = [one.id for one in entries]
+        self._listed[person, canonical_address(at)] = [one.id for one in entries[:MOST_LISTED]]
         text = list_text(entries, system.now(), await self._zones.of_caller(asking))
         return CommandResult(text, [row_of(one) for one in entries], only_read=True)
 
@@ -141,7 +140,6 @@ class InboxCommands:
                     "entry",
                 )
             wanted = listed[number - 1]
-        wanted = whole_id(wanted, [one.id for one in entries], "entry")
         found = next((one for one in entries if one.id == wanted), None)
         if found is None:
             raise CommandError(

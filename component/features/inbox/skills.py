@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from component import system
-from component.features.inbox.texts import row_of, text_for_model
+from component.features.inbox.texts import MOST_LISTED, row_of, text_for_model
 from component.features.inbox.view import InboxView
 from component.skills.context import Context
 from component.skills.declare import own_skill
@@ -48,7 +48,7 @@ def inbox_skill(view: Callable[[], InboxView], zone_of: Callable[[JID], Awaitabl
         except StorageError:
             raise SkillError("The database is temporarily unavailable.") from None
         text = text_for_model(entries, system.now(), zone)
-        found = text_and_data(text, [row_of(one) for one in entries], "data")
+        found = text_and_data(text, [row_of(one) for one in entries[:MOST_LISTED]], "data")
         taints = dict.fromkeys(taint for one in entries for taint in one.taints)
         return SkillResult(found.outputs, taints=tuple(taints))
 

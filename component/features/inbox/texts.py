@@ -13,7 +13,12 @@ from component.zones import spoken_time
 from xep.fluux_agent.task import Input
 
 EMPTY: Final = "Nothing is waiting for you."
+MOST_LISTED: Final = 30
+"""Entries of a list for people and models."""
 _MOST_SUGGESTED: Final = 5
+_FOR_MODEL: Final = (
+    "The person answers questions in the chat, or with /inbox; you cannot do it for them."
+)
 _KINDS: Final[dict[Kind, str]] = {
     "question": "Question",
     "failed": "Failed",
@@ -67,14 +72,21 @@ def list_text(entries: Sequence[Entry], now: datetime, zone: str) -> str:
     """Return an inbox for a person, with a number for each entry, and how to use the numbers."""
     if not entries:
         return EMPTY
-    return "\n".join((*_lines(entries, now, zone), "", *_how(entries)))
+    listed = entries[:MOST_LISTED]
+    more = _more(entries)
+    return "\n".join((*_lines(listed, now, zone), *more, "", *_how(listed)))
+
+
+def _more(entries: Sequence[Entry]) -> Sequence[str]:
+    count = len(entries) - MOST_LISTED
+    return (f"… and {count} more.",) if count > 0 else ()
 
 
 def _lines(entries: Sequence[Entry], now: datetime, zone: str) -> Iterator[str]:
     numbers = {one.id: number for number, one in enumerate(entries, 1)}
     for _, group in groupby(entries, key=lambda one: one.matter):
         matter = list(group)
-        yield f"*{matter[0].title.replace('*', '')}*"
+        yield f"*{' '.join(matter[0].title.replace('*', '').split())}*"
         for one in matter:
             yield f"{numbers[one.id]}. {line_text(one, now, zone)}"
 
@@ -101,14 +113,16 @@ def how_to_answer(entry: Entry) -> str:
 
 
 def _how(entries: Sequence[Entry]) -> Iterator[str]:
-    numbers = {one.kind: number for number, one in reversed([*enumerate(entries, 1)])}
-    question = next((n for n, one in enumerate(entries, 1) if is_confirmation(one)), None)
+    numbered = [*enumerate(entries, 1)]
+    question = next(((n, one) for n, one in numbered if one.kind == "question"), None)
     if question is not None:
-        yield f"/inbox {question} yes, or /inbox {question} no and why, answers a question."
-    elif "question" in numbers:
-        yield f"/inbox {numbers['question']} and the answer answers a question."
+        number, one = question
+        answer = (
+            f"yes, or /inbox {number} no and why," if is_confirmation(one) else "and the answer"
+        )
+        yield f"/inbox {number} {answer} answers a question."
     yield "/inbox 1 shows all of an entry."
-    away = next((n for n, one in enumerate(entries, 1) if one.kind != "question"), None)
+    away = next((number for number, one in numbered if one.kind != "question"), None)
     if away is not None:
         yield f"/inbox done {away} puts it away, /inbox done all everything but questions."
 
@@ -117,7 +131,5 @@ def text_for_model(entries: Sequence[Entry], now: datetime, zone: str) -> str:
     """Return an inbox for a model, which can answer nothing in it."""
     if not entries:
         return "Nothing is waiting for the person."
-    lines = [f"- {one.title}: {line_text(one, now, zone)}" for one in entries]
-    return "\n".join(
-        (*lines, "The person answers questions in the chat, or with /inbox; you cannot do it.")
-    )
+    lines = [f"- {one.title}: {line_text(one, now, zone)}" for one in entries[:MOST_LISTED]]
+    return "\n".join((*lines, *_more(entries), _FOR_MODEL))

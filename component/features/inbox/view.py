@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 from component.features.inbox import rows
 from component.features.inbox.entries import Entry, Found, Makers, entries
 from component.store.database import Database
-from component.store.notifications import of_person
+from component.store.notifications import Notification, of_person
 from component.tasks import attention, question_rows
 from xep.jid import JID
 
@@ -49,22 +49,17 @@ def read_found(database: Database, person: JID, at: JID) -> Found:
         for one in question_rows.open_questions(database, person, at)
         if one.request.delegation is None or one.request.principal != person
     ]
-    notifications = of_person(database, at, person)
     return Found(
         now=database.now,
         steady=database.steady,
         questions=[(one, attention.matter_of_question(database, one)) for one in questions],
         concerns=attention.concerns(database, person, at, done_since),
-        notifications=[
-            (
-                one,
-                one.subject.matter
-                or attention.matter_of_task(database, one.subject.task)
-                or one.id,
-            )
-            for one in notifications
-            if not (one.displayed or (one.sent is not None and one.sent <= until))
-        ],
+        notifications=[(one, _matter_of(database, one)) for one in of_person(database, at, person)],
         until=until,
         archived=rows.archived(database, at, person),
     )
+
+
+def _matter_of(database: Database, one: Notification) -> str:
+    subject = one.subject
+    return subject.matter or attention.matter_of_task(database, subject.task) or one.id

@@ -172,7 +172,7 @@ async def test_a_question_is_answered_by_its_number_in_the_list_that_was_shown(
             "</message>"
         )
         assert "more than a plain message" in await juliet.hear("haven't")
-        assert await does(kit, juliet, f"/inbox {id_[:6]} yes") == (
+        assert await does(kit, juliet, f"/inbox {id_} yes") == (
             'Approved: "Open a gate": name: *south*.\nThe gate south is open.'
         )
         assert await listed(kit) == ["result: The gate south is open."]
