@@ -8,14 +8,19 @@ import msgspec
 import pytest
 
 from component.commands import Asking
+from component.skills import Context, prepare
+from component.skills import call as skill_call
+from component.skills.calling import Threads
 from component.skills.form_fields import NOTHING_CHOSEN
 from tests.kit import AGENT, Kit, Peer, Script, anyio_backend, call, service
 from tests.kit.xmpp import body
+from tests.servers.talk import execute
 from xep import pubsub
 from xep.binding import encode, read
 from xep.chat_markers import Displayed
 from xep.commands import Command
 from xep.data_forms import Field, Form
+from xep.fluux_agent.execute import Result
 from xep.jid import JID
 from xep.json_containers import Json
 from xep.pubsub_event import Event, Item, Retract
@@ -364,3 +369,26 @@ async def test_the_model_reads_the_inbox_with_the_taints_of_what_is_in_it(
         shown = [message.text for message in model.requests[1].messages]
         assert "- sea: Result, today at 14:00 UTC: The" in shown[-1]
         assert ("May I" in "".join(map(body, juliet.take()))) == asks
+
+
+async def test_programs_read_the_inbox_by_the_skill_and_rooms_do_not(tmp_path: Path) -> None:
+    async with service(tmp_path, settings(tmp_path)) as kit:
+        juliet = kit.peer(JULIET)
+        await juliet.say("/run gate_open name=north")
+        await kit.advance(1)
+        answer = await juliet.iq("set", execute("inbox"))
+        result = answer.require(Result)
+        assert '"kind":"question"' in result.outputs[1].text
+        skill = kit.kernel.environment.catalog.registry.get("inbox")
+        assert skill is not None
+        context = Context(
+            principal="juliet@capulet.example",
+            sender=JULIET,
+            skill="inbox",
+            address=AGENT,
+            room="lobby@rooms.capulet.example",
+        )
+        arguments = prepare(skill, (), msgspec.Raw(b"{}"))
+        said = await skill_call(skill, arguments, context, Threads(1, 1).share("juliet"))
+        assert said.is_error
+        assert "say it in private" in str(said.outputs[0])
