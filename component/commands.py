@@ -59,7 +59,9 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
     language of the request; `admin` says whether the caller may use commands for admins. `session`
     is the same for a repetition of the request, such as a message that a client sends again. `room`
     is the room in which the command was called, or the occupant who called it in private: commands
-    about conversations and memories are about that. `Commands.asking` creates it.
+    about conversations and memories are about that. `unclear` says as a clause why the chat message
+    may not be what its author says; such a message must not approve anything. `Commands.asking`
+    creates it.
     """
 
     principal: JID | None = None
@@ -70,6 +72,7 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
     admin: bool = False
     session: str | None = None
     room: JID | None = None
+    unclear: str = ""
 
     @property
     def caller(self) -> str:

@@ -18,7 +18,7 @@ from component.agent.model_calls import ModelCalls
 from component.agent.prompt import PromptParts, TokenBudget, prompt_parts
 from component.agent.run import Run
 from component.budget.protocol import BudgetExceededError
-from component.conversations.lines import Called, Line, Note, Resulted, Said, Summary
+from component.conversations.lines import Called, Line, Note, Resulted, Said, Summary, Told
 from component.models.messages import text_message
 from component.models.protocol import ModelError, ModelRequest
 
@@ -128,6 +128,8 @@ def _described(line: Line) -> str:
             return f"{said}Assistant calls {line.name} {shortened(line.arguments, _LONGEST)}"
         case Resulted():
             return f"Result: {shortened(line.content, _LONGEST)}"
+        case Told():
+            return f"{line.context} {shortened(line.content, _LONGEST)}"
         case Note():
             return f"Note: {line.content}" if line.content else ""
         case Summary():

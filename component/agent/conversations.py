@@ -149,26 +149,34 @@ class Conversations:
         if conversation.is_idle:
             self.spawn(self.engine.recall_ahead, request)
         conversation.add(turn)
-        stored, written, answered = False, False, self.delivery.take()
+        stored, written, answered = None, False, self.delivery.take()
         try:
             stored = await self.storage.write(partial(self._insert, turn.request, answered))
             written = True
         finally:
             if not written:
                 self.delivery.put_back(answered)
-            if not stored:
+            if stored is None:
                 self._followers.pop(turn.id, None)
                 conversation.remove(turn)
-        if stored:
+        if stored is not None:
+            if stored.after_told:
+                turn.replace(msgspec.structs.replace(turn.request, after_told=True))
             turn.stored = True
             self.ports.received(request)
             conversation.look()
 
-    def _insert(self, request: TurnRequest, answered: Sequence[str], database: Database) -> bool:
+    def _insert(
+        self, request: TurnRequest, answered: Sequence[str], database: Database
+    ) -> TurnRequest | None:
+        """Store a request, and return it; None if it was there before."""
+        told = self.engine.told
+        if told is not None and told.are_waiting(database, request.session):
+            request = msgspec.structs.replace(request, after_told=True)
         # In this order, so that a repetition of a request that was just answered finds its row.
         added = rows.insert(database, self.home, request)
         rows.delete(database, answered)
-        return added
+        return request if added else None
 
     async def perform(self, request: TurnRequest) -> Outcome | None:
         """Run the turn of a request once, and return how it ended.
@@ -359,7 +367,7 @@ class Conversations:
         Raises StorageError.
         """
         async with self._of(key).stopped():
-            return await self.engine.sessions.archive(key) is not None
+            return await self.engine.new_session(key)
 
     async def forget(self, key: SessionKey) -> Forgotten:
         """Delete a conversation and everything known about the person; all turns are stopped first.

@@ -22,6 +22,7 @@ from component.agent.protocol import Profile, Tools
 from component.agent.requests import TurnRequest
 from component.agent.revisions import Revisions
 from component.agent.run import Run, TurnInput, opaque_parts, usage_fields
+from component.agent.told import ToldMessages, authors_of, line_of
 from component.agent.tool_calls import Parked, ToolCalls
 from component.agent.untrusted_text import InjectionCheck, Scanner
 from component.budget.protocol import BudgetExceededError
@@ -34,6 +35,7 @@ from component.conversations.lines import (
     OverheardLine,
     Said,
     StoredLine,
+    Told,
 )
 from component.conversations.sessions import Sessions
 from component.conversations.stored_files import StoredFiles
@@ -51,7 +53,7 @@ from component.models.protocol import (
     ModelUnavailableError,
     Usage,
 )
-from component.policy.taint import Taint
+from component.policy.taint import Taint, worst
 from component.store.errors import StorageError
 from component.store.outages import log_failure
 from xep.file_sharing import FileSharing
@@ -123,8 +125,10 @@ class Engine:
         scanner: Scanner,
         limits: EngineLimits,
         recall: Knowledge | None = None,
+        told: ToldMessages | None = None,
     ) -> None:
         self.sessions = sessions
+        self.told = told
         self.model_calls = model_calls
         self._models = models
         self._recall = recall
@@ -258,7 +262,9 @@ class Engine:
         With `recall`, the context of the last one has the memories that match it.
         """
         new = run.journal.add_requests(messages)
-        lines: list[StoredLine] = await self._corrections(run, messages)
+        after_told = any(one.after_told for one in messages)
+        told = await self._told_before(run, is_new=bool(new)) if after_told else ()
+        lines: list[StoredLine] = [*await self._corrections(run, messages), *told]
         for one in new:
             is_last = one is new[-1]
             recalled = await self._remember(run, one) if recall and is_last else []
@@ -268,7 +274,32 @@ class Engine:
             if self._files is not None and one.files:
                 line = await self._files.attach(run, one, line)
             lines.append(line)
-        await run.journal.add(lines)
+        await run.journal.add(lines, sync=bool(told))
+        if told and self.told is not None:
+            await self.told.written(run.ask.key, [one.id for one in told])
+
+    async def _told_before(self, run: Run, *, is_new: bool) -> Sequence[Told]:
+        """Return the lines of what the agent has told by itself before messages, if these are new.
+
+        An earlier run of the turn may have written them, and not deleted them elsewhere.
+        """
+        found = () if self.told is None else await self.told.new(run.ask.key)
+        told = found if is_new else ()
+        texts = [(one.text, worst(authors_of(one))) for one in told]
+        findings = await self._injection_check.scan_all(run, texts)
+        most = self._token_budget.result(run.model, max(1, len(told)))
+        return [
+            line_of(run, one, finding, most) for one, finding in zip(told, findings, strict=True)
+        ]
+
+    async def new_session(self, key: SessionKey) -> bool:
+        """Archive a session, so that the next message starts a new one; False if it was empty.
+        Raises StorageError.
+        """
+        archived = await self.sessions.archive(key)
+        if self.told is not None:
+            await self.told.forget(key)
+        return archived is not None
 
     async def _scan(self, run: Run, request: TurnRequest) -> str:
         if request.taint in (None, "person"):

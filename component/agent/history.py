@@ -19,6 +19,7 @@ from component.conversations.lines import (
     Resulted,
     Said,
     Summary,
+    Told,
 )
 from component.memory.store import Remembered
 from component.models.contents import without_parts
@@ -155,7 +156,7 @@ def blocks(lines: Sequence[Line], view: View, summary: Summary | None = None) ->
     return shown
 
 
-def _single(line: Said | Note | Summary | Resulted, view: View) -> Block:
+def _single(line: Said | Note | Summary | Resulted | Told, view: View) -> Block:
     own = line.turn is not None and line.turn in view.turns
     pinned = own and (isinstance(line, Note | Resulted) or _is_request(line))
     messages: tuple[ModelMessage, ...]
@@ -170,6 +171,8 @@ def _single(line: Said | Note | Summary | Resulted, view: View) -> Block:
             earlier = view.fence.around(line.content, "a summary of what was said earlier")
             text = f"{EARLIER}\n{earlier}"
             messages = (text_message("system", f"{text}\n\n{line.context}".rstrip()),)
+        case Told():
+            messages = (text_message("user", _told(line, view)),)
         case Resulted():
             told = f"{LATE_RESULT.format(name=view.fence.value(line.late))}\n"
             messages = (ModelMessage("user", (TextPart(told), *_result(line, view))),)
@@ -256,6 +259,14 @@ def _result(line: Resulted, view: View) -> tuple[TextPart | ImagePart | FilePart
     if line.taint is not None or line.late:
         content = view.fence.around(content, line.taint or "a tool", line.finding)
     return (TextPart(content), *without_parts(line.parts, view.omitted))
+
+
+def _told(line: Told, view: View) -> str:
+    content = line.content if line.shown is None else shortened(line.content, line.shown)
+    files = [f"[File: {one.file.name or 'file'}]" for one in line.files]
+    said = "\n".join(filter(None, (content, *files)))
+    fenced = view.fence.around(said, line.taint or "your message", line.finding)
+    return f"[{line.context}]\n{fenced}"
 
 
 def _round(calls: Sequence[Called], results: Sequence[Resulted | None], view: View) -> Block:
@@ -354,9 +365,9 @@ def taints_of(lines: Collection[Line]) -> set[Taint]:
     """Return the taints of everything in these lines."""
     found: set[Taint] = set()
     for line in lines:
-        if isinstance(line, Said | Resulted | Summary):
+        if isinstance(line, Said | Resulted | Summary | Told):
             found.update(line.taints)
-        if isinstance(line, Said | Resulted) and line.taint is not None:
+        if isinstance(line, Said | Resulted | Told) and line.taint is not None:
             found.add(line.taint)
     return found
 

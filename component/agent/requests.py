@@ -164,6 +164,7 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         budget_usd: the maximum cost of the turn, in US dollars; None for no additional maximum.
         room: what it has if it is a request in a room, or a private message of an occupant.
         drafted: whether a draft of its answer was sent, which the answer corrects.
+        after_told: whether the agent had told something by itself that the session does not have.
     """
 
     id: str
@@ -182,6 +183,7 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     budget_usd: float | None = None
     room: RoomRequest | None = None
     drafted: bool = False
+    after_told: bool = False
 
     @property
     def agent(self) -> str:

@@ -26,6 +26,7 @@ from component.conversations.lines import (
     ShownMemory,
     StoredLine,
     Summary,
+    Told,
     corrected,
     corrected_summary,
 )
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
     from component.agent.tool_calls import Offered
 
 
-_NOTIFIED: Final = "The person was told, by a notification:"
 _MOST_FILES: Final = 10
 """Files that an answer has at most."""
 _LONGEST_RESULT: Final = 4_000
@@ -281,7 +281,7 @@ class Journal:
             return False
         theirs = self._turns_of_asker()
         return self.summary is not None or any(
-            line.turn not in theirs for line in self.shown() if not isinstance(line, Note)
+            line.turn not in theirs for line in self.shown() if not isinstance(line, Note | Told)
         )
 
     def known_as(self, nick: str) -> set[str | None]:
@@ -525,23 +525,6 @@ def resulted(
 
 def _asks(line: Line) -> bool:
     return isinstance(line, Said) and line.role == "user"
-
-
-async def add_notification(
-    sessions: Sessions, key: SessionKey, notification: Said, about: str
-) -> None:
-    """Add a message that a person got outside of a turn to a conversation, once: without it, the
-    model would not know what the person answers to.
-
-    `about` says in one sentence what the message is, such as the result of a skill that a schedule
-    has run. Raises StorageError.
-    """
-    turn = notification.turn
-    assert turn is not None, "a notification has an id"
-    if not await sessions.turn(key, turn):
-        note = f"[This is not a message of the person. {about} {_NOTIFIED}]"
-        asked = Said(role="user", content=note, turn=turn)
-        await sessions.append(key, (asked, notification), sync=True)
 
 
 class Run:

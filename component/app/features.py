@@ -42,6 +42,7 @@ FEATURES: Final = (
     "memory_nodes",
     "notifications",
     "objects",
+    "inbox",
     "presence",
     "plans",
     "schedules",

@@ -12,7 +12,7 @@ from component.budget import rows as budget
 from component.kernel import started_work
 from component.pubsub import rows as pubsub
 from component.skill_directories import approvals as skill_directories
-from component.store import notifications
+from component.store import notifications, told
 from component.store import tables as storage
 from component.store.schema import Schema, Table
 from component.tasks import journal, leases, question_rows, replay
@@ -40,6 +40,7 @@ _PACKAGES: Final = (
         pubsub,
         skill_directories,
         notifications,
+        told,
         started_work,
     ),
 )

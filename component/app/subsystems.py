@@ -16,7 +16,7 @@ from component.kernel import started_work
 from component.kernel.environment import Environment
 from component.kernel.kernel import Kernel
 from component.skills.sources import SkillSource
-from component.store import StorageError
+from component.store import StorageError, told
 from component.store.shared import SharedChanges
 
 T = TypeVar("T")
@@ -167,7 +167,7 @@ class Subsystems:
                 self.changes.register(topic, reload)
         kernel.message_stages.sort(key=attrgetter("order"))
         forgets = [each.forget for each in self.opened if each.forget is not None]
-        kernel.forgets = (*forgets, started_work.forget)
+        kernel.forgets = (*forgets, started_work.forget, told.forget)
         commands = chain.from_iterable(each.commands for each in self.opened)
         kernel.commands.replace(recorded(commands, kernel.environment.monitoring.recorder))
         kernel.stream.dispatch(

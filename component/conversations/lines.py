@@ -1,7 +1,7 @@
 """The lines of a session file.
 
 The file is that of Fluux Agent: a header, then one JSON object a line. Its `message` lines are read
-and written as there; `call`, `result`, `summary`, `note` and `correction` are added by this
+and written as there; `call`, `result`, `told`, `summary`, `note` and `correction` are added by this
 service.
 
 The part of a prompt that shows a line depends on nothing but the line. So the beginning of a prompt
@@ -231,6 +231,35 @@ class Resulted(msgspec.Struct, frozen=True, tag="result", omit_defaults=True, kw
     found: tuple[str, ...] = ()
 
 
+class Told(msgspec.Struct, frozen=True, tag="told", omit_defaults=True, kw_only=True):
+    """A message that the agent has sent by itself, such as the result of a schedule: the person has
+    not asked for it in this conversation, and no turn has written it.
+
+    Attributes:
+        id: identifies the message.
+        content: its text, which the service, a skill or anybody else has written.
+        context: what it is and when it was sent, for the prompt.
+        taint: the worst taint of the text.
+        taints: all of them.
+        shown: the number of characters of `content` in the prompt, if not all.
+        finding: the finding of the scanner in `content`.
+        files: the files that the person got with it.
+        ts: when it was sent.
+    """
+
+    turn: ClassVar[None] = None
+    """It belongs to no turn."""
+    id: str
+    content: str
+    context: str
+    taint: Taint | None = None
+    taints: tuple[Taint, ...] = ()
+    shown: int | None = None
+    finding: str = ""
+    files: tuple[FileSharing, ...] = ()
+    ts: str | None = None
+
+
 class Summary(msgspec.Struct, frozen=True, tag="summary", omit_defaults=True, kw_only=True):
     """Stands for everything above it but the last `kept` lines before it, and has its `taints`.
 
@@ -280,7 +309,7 @@ class Correction(msgspec.Struct, frozen=True, tag="correction", omit_defaults=Tr
     ts: str | None = None
 
 
-Line: TypeAlias = Said | Called | Resulted | Summary | Note
+Line: TypeAlias = Said | Called | Resulted | Told | Summary | Note
 StoredLine: TypeAlias = Line | Correction
 """A line as the file has it; what is read from it has the corrections applied."""
 
@@ -288,7 +317,9 @@ MAX_LINE: Final = 1 << 24
 """Bytes of a line; a longer one is damaged."""
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Header | Said | Called | Resulted | Summary | Note | Correction)
+_decoder = msgspec.json.Decoder(
+    Header | Said | Called | Resulted | Told | Summary | Note | Correction
+)
 
 
 def decode_line(raw: bytes) -> StoredLine | Header:

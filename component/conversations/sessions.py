@@ -2,7 +2,7 @@
 
 import os
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -27,6 +27,7 @@ from component.conversations.tail import (
     History,
     line_number,
     read_tail,
+    read_told,
     read_turn,
 )
 from component.memory_directory import files
@@ -127,6 +128,11 @@ class Sessions:
         """
         async with self._locks.hold(key):
             return await system.in_thread(self._read_turn, key, turn)
+
+    async def told(self, key: SessionKey, ids: Collection[str]) -> set[str]:
+        """Return which of these messages that the agent has sent by itself the conversation has."""
+        async with self._locks.hold(key):
+            return await system.in_thread(self._read_told, self._path(key), ids)
 
     async def archive(self, key: SessionKey) -> Path | None:
         """Archive the conversation as `sessions/YYYYMMDD-HHMMSS.jsonl` (UTC), so that the next
@@ -242,6 +248,12 @@ class Sessions:
                 if is_complete:
                     break
         return tuple(lines)
+
+    def _read_told(self, path: Path, ids: Collection[str]) -> set[str]:
+        with _opened(path) as descriptor:
+            if descriptor is None:
+                return set()
+            return read_told(descriptor, files.state_of_open(descriptor).size, ids)
 
     def _warn(self, path: Path, descriptor: int, damage: Sequence[Damage]) -> None:
         inode = files.state_of_open(descriptor).inode

@@ -19,6 +19,7 @@ from component.conversations.lines import (
     Said,
     StoredLine,
     Summary,
+    Told,
     corrected,
     corrected_summary,
     decode_line,
@@ -73,6 +74,8 @@ def _tokens_of(line: Line, count: Callable[[str], int]) -> int:
             return count(text) + context + _opaque_bytes(line.parts) // _BYTES_PER_TOKEN + 4
         case Resulted(content=content, shown=int() as shown):
             return count(content[:shown]) + 4
+        case Told():
+            return count(line.context + line.content[: line.shown]) + _FENCE_TOKENS + 4
         case _:
             return count(line.content) + 4
 
@@ -138,6 +141,19 @@ def read_turn(descriptor: int, end: int, turn: str) -> tuple[list[Line], bool, l
             if begun:
                 break
     return lines[::-1], begun, reader.damage
+
+
+def read_told(descriptor: int, end: int, ids: Collection[str]) -> set[str]:
+    """Return which of these messages, by the ids of their `told` lines, the file has."""
+    reader = _Reader(descriptor, end)
+    left = {id_: msgspec.json.encode(id_) for id_ in ids}
+    for offset, raw in reader:
+        if not any(named in raw for named in left.values()):
+            continue
+        line = reader.decode(offset, raw)
+        if isinstance(line, Told) and left.pop(line.id, None) is not None and not left:
+            break
+    return {*ids} - left.keys()
 
 
 def line_number(descriptor: int, offset: int) -> int:

@@ -19,6 +19,7 @@ from component.agent.learning import Learning
 from component.agent.model_calls import ModelCalls, SkillModel
 from component.agent.registry import Agents
 from component.agent.requests import SentFile, TurnRequest
+from component.agent.told import ToldMessages
 from component.agent.untrusted_text import load_scanner
 from component.budget.book import BudgetBook
 from component.budget.protocol import Amount, Spender, TurnBudget
@@ -118,6 +119,7 @@ class AgentSubsystem:
                 recalled=settings.memory.recall,
             ),
             recall=memories.knowledge,
+            told=ToldMessages(storage, memories.sessions, stream.addresses.address_of),
         )
         engine.show_files(memories.files)
         tasks.spent.append(self._spent_by_models)

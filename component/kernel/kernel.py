@@ -25,14 +25,12 @@ from component.kernel.stream import FormHandler, StreamSubsystem
 from component.kernel.task_starter import TaskStarter
 from component.kernel.tasks import TaskSubsystem
 from component.link.messages.inbound import MessageStage
-from component.memory_directory.layout import SessionKey
 from component.metrics.counters import Gauge
-from component.policy.taint import Taint
 from component.pubsub.notifier import NodeInterests, NodeNotifier
 from component.pubsub.service import PubSubService
 from component.store import Storage
 from component.store.forgetting import Forget, Forgotten, forget
-from component.store.notifications import Notification, NotificationStore
+from component.store.notifications import NotificationStore
 from xep.binding import Payload
 from xep.disco import InfoQuery
 from xep.jid import JID
@@ -105,6 +103,7 @@ class Kernel:
             them. Never waits.
         gauges: return metrics that are read on request; features add theirs.
         warnings: return what an admin has to decide, in sentences; features add theirs.
+        on_notifications: called with an agent and a person whose notifications have changed.
         http: passes HTTP requests to the features that serve them.
         started: when the service was started.
         reload: reads the configuration again, and applies what has changed; raises CommandError
@@ -122,6 +121,7 @@ class Kernel:
         self.gauges: list[Callable[[], Iterable[Gauge]]] = []
         self.message_stages: list[MessageStage] = []
         self.warnings: list[Callable[[], Sequence[str]]] = []
+        self.on_notifications: list[Callable[[JID, JID], None]] = []
         self.http = HttpRoutes()
         self.offers: list[Offers] = []
         self.forms: dict[str, FormHandler] = {}
@@ -156,7 +156,6 @@ class Kernel:
         goal = None
         if self.agents is not None:
             self.tasks.news.on_tool_ended.append(self.agents.tool_ended)
-            self.tasks.on_set_aside.append(self._add_set_aside)
             goal = goal_skill(self.agents.conversations, self.stream.addresses.address_of)
             self.tasks.internal[goal.name] = goal
         self.starter = TaskStarter(environment, self.tasks, goal, self.contacts.address_of)
@@ -206,36 +205,6 @@ class Kernel:
             sending = Sending(self.environment, self.stream, self.contacts)
             self._messages = GuardedMessages(settings, sending)
         return self._messages
-
-    async def _add_set_aside(self, notice: Notification) -> None:
-        about = "A task was set aside because the service crashed."
-        await self.add_to_conversation(notice, about=about)
-
-    async def add_to_conversation(
-        self, notification: Notification, about: str, taints: Iterable[Taint] = ()
-    ) -> None:
-        """Add what a person is told to their conversation with an agent, once, if there is a model.
-        `about` is what it is, in one sentence. Raises StorageError.
-        """
-        if self.agents is None:
-            return
-        # Imported here, because it is needed only where there is a model.
-        from component.agent.history import in_order  # noqa: PLC0415
-        from component.agent.run import add_notification  # noqa: PLC0415
-        from component.conversations.lines import Said  # noqa: PLC0415
-
-        files = [f"[File: {file.file.name or 'file'}]" for file in notification.files]
-        said = Said(
-            role="assistant",
-            content="\n".join(filter(None, (notification.text, *files))),
-            turn=notification.id,
-            final=True,
-            files=notification.files,
-            taints=in_order(tuple(taints)),
-        )
-        agent = self.stream.addresses.agent_at(notification.agent)
-        sessions = self.environment.memories.sessions
-        await add_notification(sessions, SessionKey(agent, notification.person), said, about)
 
     def _make_rooms(self) -> Rooms:
         stream, profiles = self.stream, self.environment.catalog.profiles

@@ -22,12 +22,12 @@ from component.kernel.pause_gate import PauseGate
 from component.kernel.stream import StreamSubsystem
 from component.link.router.calls import NoAnswerError
 from component.policy.flows import covers
+from component.policy.taint import Taint
 from component.skills import Context, Skill
 from component.skills.calling import Threads
 from component.skills.errors import CapabilityMissing
 from component.skills.operations import ModelQuestion
 from component.skills.outputs import File, Link
-from component.store.notifications import Notification
 from component.store.shared import PAUSED, Switches
 from component.task_messages.confirmation_wording import standing_wording
 from component.task_messages.events import TaskNews
@@ -76,7 +76,6 @@ class TaskSubsystem:
         pause_gate: whether new work is accepted.
         switches: what admins have switched on; in the database.
         internal: skills that only the service itself starts, and that nobody sees, by name.
-        on_set_aside: called with what a person was told about a task that was set aside.
         late: return the names of sources of skills that are not ready.
         held: return the names of sources whose descriptions wait for an approval.
         spent: return what the work of a task has cost so far, each of one kind.
@@ -98,7 +97,6 @@ class TaskSubsystem:
         self._uploads: Uploads | None = None
         self.places: list[Share] = []
         self._agents = agents
-        self.on_set_aside: list[Callable[[Notification], Awaitable[None]]] = []
         self.internal: dict[str, Skill] = {SEVERAL_CALLS.name: SEVERAL_CALLS}
         self._retry_after_s = settings.limits.retry_after_s
         self.limits = task_limits(settings)
@@ -112,6 +110,7 @@ class TaskSubsystem:
             contacts.may_write,
             self.questions,
             since=system.now(),
+            taint_of=None if settings.llm is None else self.taint_of,
         )
         self._recorder = monitoring.recorder
         policy = settings.policy
@@ -151,7 +150,6 @@ class TaskSubsystem:
                 provide=provide,
                 share=self._share,
                 ask_model=self._ask_model,
-                noticed=self._set_aside,
                 spent=self.spent_by,
                 most_running=self._most_running,
                 most_open=self._most_open,
@@ -188,6 +186,11 @@ class TaskSubsystem:
     def find_skill(self, name: str) -> Skill | None:
         """Return a skill by its name: an internal one, or one that is offered to anybody."""
         return self.internal.get(name) or self._catalog.registry.get(name)
+
+    def taint_of(self, name: str) -> Taint | None:
+        """Return who may have written the results of a skill; anybody, if it is not known."""
+        skill = self.find_skill(name)
+        return "web" if skill is None else skill.taint
 
     def _may_use(self, principal: JID, skill: Skill) -> bool:
         if self.internal.get(skill.name) is skill:
@@ -282,10 +285,6 @@ class TaskSubsystem:
         if self._uploads is None or self.places:
             return ()
         return self._uploads.problems
-
-    async def _set_aside(self, notice: Notification) -> None:
-        for noticed in self.on_set_aside:
-            await noticed(notice)
 
     def unready_sources(self) -> Sequence[str]:
         """Return the sources that are not ready, or whose descriptions wait for an approval."""

@@ -483,16 +483,30 @@ class NodeRows:
         """End all subscriptions of a principal."""
         self._delete("subscriptions", principal=principal)
 
-    def views(self, after: str, limit: int) -> list[tuple[str, str, str | None]]:
-        """Return a page of the subscribers of a computed node: address, principal, known items."""
+    def views(
+        self, after: str, limit: int, principal: str | None = None
+    ) -> list[tuple[str, str, str | None]]:
+        """Return a page of the subscribers of a computed node: address, principal, known items;
+        only those of a principal, if it is given.
+        """
+        whose, values = ("", ()) if principal is None else (" AND principal = ?", (principal,))
         found = self._all(
             f"SELECT jid, principal, seen FROM pubsub_subscriptions WHERE {_LIVE}"  # noqa: S608 - constants
-            " AND jid > ? AND state = 'subscribed' ORDER BY jid LIMIT ?",
+            f" AND jid > ? AND state = 'subscribed'{whose} ORDER BY jid LIMIT ?",
             self.database.now,
             after,
+            *values,
             limit,
         )
         return [(row[0], row[1], row[2]) for row in found]
+
+    def principals(self) -> set[str]:
+        """Return the principals that subscribe to a computed node."""
+        found = self._all(
+            f"SELECT DISTINCT principal FROM pubsub_subscriptions WHERE {_LIVE}",  # noqa: S608 - constants
+            self.database.now,
+        )
+        return {principal for (principal,) in found}
 
     def set_view(self, jid: str, seen: str) -> None:
         """Store the items that a subscriber of a computed node knows."""

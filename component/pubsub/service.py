@@ -487,12 +487,23 @@ class PubSubService:
             if node.is_compared and node.is_at(address):
                 await self._refresh(service, node)
 
-    async def _refresh(self, service: str, node: ComputedNode) -> None:
+    async def subscribers(self, address: JID, node: str) -> Collection[str]:
+        """Return the principals that subscribe to a computed node at one of our addresses. Raises
+        StorageError.
+        """
+        return await self.read(_self(address), node, NodeAccess.principals)
+
+    async def refresh_view(self, address: JID, node: str, principal: JID) -> None:
+        """Notify the subscribers of a principal, a bare JID, of changes in its view of one node, as
+        `refresh` does. Raises StorageError.
+        """
+        await self._refresh(str(address.bare), self._computed[node], str(principal))
+
+    async def _refresh(self, service: str, node: ComputedNode, only: str | None = None) -> None:
         who = _self(JID.parse(service))
+        views = partial(NodeAccess.views, limit=_PAGE, principal=only)
         after = ""
-        while page := await self.read(
-            who, node.name, partial(NodeAccess.views, after=after, limit=_PAGE)
-        ):
+        while page := await self.read(who, node.name, partial(views, after=after)):
             for jid, principal, seen in page:
                 await checkpoint()  # other agents may be a thousand subscribers
                 asked = JID.parse(service), JID.parse(principal)

@@ -18,6 +18,7 @@ import msgspec
 
 from component import system
 from component.agent_addresses import both_addresses
+from component.store import told
 from component.store.database import Database
 from component.store.forgetting import Forgotten
 from component.store.schema import Table
@@ -42,7 +43,9 @@ TABLES: Final = (
             received INTEGER NOT NULL DEFAULT 0,
             repeated INTEGER NOT NULL DEFAULT 0,
             on_time INTEGER NOT NULL DEFAULT 0,
-            files TEXT NOT NULL DEFAULT '[]'
+            files TEXT NOT NULL DEFAULT '[]',
+            subject TEXT NOT NULL DEFAULT '{}',
+            displayed INTEGER NOT NULL DEFAULT 0
         """,
         indexes={
             "notifications_recipient": "(agent, person, sent)",
@@ -95,12 +98,34 @@ _SAME_MS: Final = 1_000
 _MOST_DELETED: Final = 1_000
 _COLUMNS: Final = (
     "id, priority, title, text, created, waits_online, on_time, message, sent, received, repeated,"
-    " files"
+    " files, subject, displayed"
 )
-_encode_files = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder().encode
 _decode_files = msgspec.json.Decoder(tuple[FileSharing, ...]).decode
 _WHO: Final = "agent = ? AND person = ?"
 _HELD: Final = "sent IS NULL AND message IS NULL"
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a notification tells of.
+
+    Attributes:
+        matter: what it belongs to, such as `schedule tide`; the same for all results of one source.
+        task: the id of the task whose outcome it tells.
+        about: what it is, in one sentence for a model; empty if no model needs to know it.
+        taints: the possible authors of its text (`component.policy.taint`).
+        turn: the turn whose answer it is.
+    """
+
+    matter: str = ""
+    task: str = ""
+    about: str = ""
+    taints: tuple[str, ...] = ()
+    turn: str = ""
+
+
+_NO_SUBJECT: Final = Subject()
+_decode_subject = msgspec.json.Decoder(Subject).decode
 
 
 class Notification(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,6 +140,7 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
         message: the id of the message that says it; None until that is decided.
         sent: when the message was sent; None until then.
         received: a client has sent a receipt.
+        displayed: a client has displayed its message.
     """
 
     id: str
@@ -131,6 +157,8 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
     received: bool = False
     repeated: bool = False
     files: tuple[FileSharing, ...] = ()
+    subject: Subject = _NO_SUBJECT
+    displayed: bool = False
 
 
 class Preferences(msgspec.Struct, frozen=True):
@@ -206,12 +234,14 @@ class Batch(msgspec.Struct, frozen=True):
 class NotificationStore:
     """The notifications in the database. Methods raise StorageError."""
 
-    def __init__(self, storage: Storage, home: str = "") -> None:
+    def __init__(self, storage: Storage, home: str = "", *, models_read: bool = False) -> None:
         """Keep them in this storage. `home` names the data directory of this process among those
-        that share a database; only a process that sends needs one.
+        that share a database; only a process that sends needs one. With `models_read`, what is sent
+        is recorded for the conversations as well (`component.store.told`).
         """
         self._storage = storage
         self._home = home
+        self._models_read = models_read
 
     async def release_earlier(self) -> None:
         """Release the recipients that an earlier process of this data directory has claimed."""
@@ -278,6 +308,8 @@ class NotificationStore:
                 return None
             recipient = _recipient(database, key)
             plan = decide(recipient)
+            if self._models_read:
+                _tell_models(database, recipient, plan)
             for message in plan.messages:
                 for id_ in message.ids:
                     database.execute(
@@ -415,13 +447,36 @@ def forget(database: Database, who: Forgotten) -> None:
             database.execute(f"DELETE FROM {table} WHERE {_WHO}", _key(address, who.person))  # noqa: S608 - constants
 
 
+def of_person(database: Database, agent: JID, person: JID) -> list[Notification]:
+    """Return what an agent holds for a person, and what it has sent lately, the oldest first."""
+    found = database.execute(
+        f"SELECT agent, person, {_COLUMNS} FROM notifications"  # noqa: S608 - constants
+        " WHERE person = ? AND agent IN (?, ?) AND (sent IS NULL OR sent > ?) ORDER BY created, id",
+        (str(person.bare), *map(str, both_addresses(agent)), database.steady - _KEPT_MS),
+    ).fetchall()
+    return [_notification((row[0], row[1]), row[2:]) for row in found]
+
+
+def mark_displayed(database: Database, person: JID, message: str) -> int | None:
+    """Record that a client of a person has displayed a message. Return when it was sent, in
+    milliseconds of the steady clock; None if it has no notification.
+    """
+    found = database.execute(
+        "UPDATE notifications SET displayed = 1 WHERE message = ? AND person = ? RETURNING sent",
+        (message, str(person.bare)),
+    ).fetchall()
+    times = [database.steady if sent is None else int(sent) for (sent,) in found]
+    return max(times, default=None)
+
+
 def record(database: Database, one: Notification, most_held: int) -> None:
     """Record a notification, once, as `NotificationStore.add` does."""
     key = _key(one.agent, one.person)
     made = database.execute(
         "INSERT INTO notifications"
-        " (id, agent, person, priority, title, text, created, waits_online, on_time, files)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+        " (id, agent, person, priority, title, text, created, waits_online, on_time, files,"
+        " subject)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
         (
             one.id,
             *key,
@@ -431,13 +486,31 @@ def record(database: Database, one: Notification, most_held: int) -> None:
             _created(database, key),
             int(one.waits_online),
             int(one.on_time),
-            _encode_files(one.files).decode(),
+            _encode(one.files).decode(),
+            _encode(one.subject).decode(),
         ),
     )
     if made.rowcount:
         _wake(database, *key)
         _drop_surplus(database, key, most_held)
     database.notify(CHANNEL)
+
+
+def _tell_models(database: Database, recipient: Recipient, plan: Plan) -> None:
+    """Record what a person is told now for the conversation, once."""
+    planned = {id_ for message in plan.messages for id_ in message.ids}
+    for one in recipient.notifications:
+        subject = one.subject
+        if one.id in planned and one.message is None and subject.about:
+            said = told.ToldMessage(
+                id=one.id,
+                text=one.text,
+                about=subject.about,
+                taints=subject.taints,
+                turn=subject.turn,
+                files=one.files,
+            )
+            told.add(database, one.agent, one.person, said)
 
 
 def _held(agent: JID | None, **values: JID | str | None) -> tuple[str, tuple[str, ...]]:
@@ -537,10 +610,11 @@ def _recipient(database: Database, key: tuple[str, str]) -> Recipient:
 def _notification(key: tuple[str, str], row: Sequence[Any]) -> Notification:
     agent, person = map(JID.parse, key)
     values = dict(zip(_COLUMNS.split(", "), row, strict=True))
-    flags = ("waits_online", "on_time", "received", "repeated")
+    flags = ("waits_online", "on_time", "received", "repeated", "displayed")
     values |= {name: bool(values[name]) for name in flags}
     values["priority"] = PRIORITIES[values["priority"]]
     values["files"] = _decode_files(values["files"])
+    values["subject"] = _decode_subject(values["subject"])
     return Notification(agent=agent, person=person, **values)
 
 

@@ -15,6 +15,8 @@ from component.link.messages.delivery import Delivery, nothing_to_send
 from component.link.messages.inbound import Conversation, ReplyAddress
 from component.link.messages.messenger import Messenger, TooBigError
 from component.link.messages.outbound import OutboundMessage
+from component.policy.taint import Taint
+from component.store.told import ToldMessage
 from component.task_messages import sentences
 from component.task_messages.questions import Questions
 from component.tasks.protocol import DeletedTask, Notice, Question
@@ -61,6 +63,8 @@ class TaskNews:
         questions: puts questions into words.
         hold_s: maximum number of seconds that an event is held back.
         since: when this process began; None if no task is older.
+        taint_of: returns who may have written the results of a skill, by its name; None where no
+            model reads what people are told.
 
     Attributes:
         on_tool_ended: called with the id of a task that continued a model's call or was started by
@@ -77,6 +81,7 @@ class TaskNews:
         questions: Questions,
         hold_s: float = 5.0,
         since: datetime | None = None,
+        taint_of: Callable[[str], Taint | None] | None = None,
     ) -> None:
         self._messenger = messenger
         self._connected = connected
@@ -84,6 +89,7 @@ class TaskNews:
         self._questions = questions
         self._hold_s = hold_s
         self._since = since
+        self._taint_of = taint_of
         self.on_tool_ended: list[Callable[[str], None]] = []
         self.on_changed: list[Callable[[Notice], None]] = []
         self.on_deleted: list[Callable[[DeletedTask], None]] = []
@@ -138,6 +144,24 @@ class TaskNews:
         if not self._hold(notice, delivery):
             self._tell(notice, delivery)
         return delivery
+
+    def told(self, notice: Notice) -> ToldMessage | None:
+        """Return what the principal reads in the message about the end of a task."""
+        request = notice.request
+        is_reported = request.origin in (*_REPORTED, "child")
+        if self._taint_of is None or not notice.final or is_reported:
+            return None
+        said = _body(notice)
+        if said is None or not self._may_write(request.target, request.principal):
+            return None
+        taints = {*request.caller_context.taints, self._taint_of(request.skill)}
+        return ToldMessage(
+            id=_id_of(notice.task),
+            text=said.text,
+            about=f"The task {notice.task.id} of the skill {request.skill} has ended.",
+            taints=tuple(sorted(one for one in taints if one is not None)),
+            files=said.files,
+        )
 
     async def handled(self) -> bool:
         """Wait until the server has handled everything written so far; return False if the
@@ -272,7 +296,7 @@ def _event(notice: Notice, task: Task) -> OutboundMessage:
     agent, person = notice.request.target, notice.request.principal
     to = person if notice.final else notice.request.requester
     return OutboundMessage(
-        id=f"{task.id}.{task.revision}",
+        id=_id_of(task),
         conversation=Conversation(agent, person, thread=notice.thread),
         to=ReplyAddress(str(to), agent, "normal" if notice.final else "headline", notice.thread),
         parts=() if said is None else said.parts,
@@ -280,6 +304,10 @@ def _event(notice: Notice, task: Task) -> OutboundMessage:
         must_arrive=notice.final,
         asks_for_reports=notice.final,
     )
+
+
+def _id_of(task: Task) -> str:
+    return f"{task.id}.{task.revision}"
 
 
 def _body(notice: Notice) -> sentences.Sentence | None:

@@ -23,6 +23,8 @@ from component.store.database import Database, pairs_of
 from component.store.errors import StorageError
 from component.store.outages import log_failure
 from component.store.storage import Storage
+from component.store.told import ToldMessage
+from component.store.told import add as add_told
 from component.tasks import question_rows, rows
 from component.tasks.changes import Change
 from component.tasks.protocol import AGENT_WORK, Listener, Notice, Question
@@ -64,8 +66,10 @@ _Revision: TypeAlias = tuple[str, int]
 
 
 class _Sent(msgspec.Struct, frozen=True):
+    notice: Notice | None
     delivery: Delivery
     question: Question | None
+    told: ToldMessage | None
 
 
 class EventSender:
@@ -115,19 +119,20 @@ class EventSender:
         row = made.row
         if not row.promoted:
             return True
+        notice, told = None, None
         try:
             notice = notice_of(made)
+            told = self._listener.told(notice) if row.unsent_revision == row.revision else None
         except Exception:  # noqa: BLE001 - the other events must still be sent
             _log.exception("cannot send an event", task=row.id)
-            delivery: Delivery | None = nothing_to_send()
-        else:
-            delivery = self._listener.changed(notice)
+        delivery = nothing_to_send() if notice is None else self._listener.changed(notice)
         if delivery is None:
             return False
         if row.unsent_revision == row.revision:
             question = made.question
             asks = question is not None and not question.lapsed
-            self._sent[row.id, row.revision] = _Sent(delivery, question if asks else None)
+            sent = _Sent(notice, delivery, question if asks else None, told)
+            self._sent[row.id, row.revision] = sent
             self._any_sent.set()
         return True
 
@@ -182,6 +187,9 @@ class EventSender:
                 what = sent[one]
                 if what.question is not None:
                     question_rows.written(database, what.question.id, what.delivery.withheld)
+                if what.notice is not None and what.told is not None:
+                    request = what.notice.request
+                    add_told(database, request.target, request.principal, what.told)
 
         if written:
             tasks = [task for task, _ in written]

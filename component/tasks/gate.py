@@ -30,7 +30,6 @@ from component.skills.context import Context
 from component.skills.inputs import Arguments
 from component.skills.operations import ModelFailed, ModelQuestion
 from component.skills.params import prepare_texts
-from component.store.notifications import Notification
 from component.tasks import delegation
 from component.tasks.protocol import Share, nowhere
 from component.tasks.request import THE_CALLER, Asker, Confirmation, Request
@@ -435,8 +434,6 @@ class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
         most_running: returns how many tasks an agent (a bare JID) that asks for several people may
             have running on an instance; None without a limit beside those of its people.
         most_open: returns how many open tasks such an agent may have, likewise.
-        noticed: is called with what a person was told about a task that was set aside. Raises
-            StorageError.
     """
 
     find: Callable[[str], Skill | None]
@@ -456,4 +453,3 @@ class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
     spent: Callable[[str], Awaitable[Amount]] | None = None
     most_running: Callable[[str], int] | None = None
     most_open: Callable[[str], int] | None = None
-    noticed: Callable[[Notification], Awaitable[None]] | None = None

@@ -13,6 +13,7 @@ import msgspec
 
 from component.link.messages.delivery import Delivery
 from component.skills.outputs import File, Link
+from component.store.told import ToldMessage
 from component.tasks.request import Request
 from xep.fluux_agent.confirm import Confirm
 from xep.fluux_agent.task import Input, Task
@@ -187,6 +188,11 @@ class Listener(Protocol):
     def changed(self, notice: Notice) -> Delivery | None:
         """Send the message of a change, and return its delivery; None if it cannot be sent now.
         Must neither wait nor raise. What must be sent and was not written is sent again later.
+        """
+
+    def told(self, notice: Notice) -> ToldMessage | None:
+        """Return what the message of a change that must be sent tells the principal in words, for
+        the conversation (`component.store.told`); None if nothing.
         """
 
     def released(self, task: str) -> None:

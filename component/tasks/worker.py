@@ -14,9 +14,7 @@ import structlog
 from component.caches import FIFOCache
 from component.skills.errors import printable
 from component.store.database import among
-from component.store.errors import StorageError
-from component.store.notifications import Notification, record
-from component.store.outages import log_failure
+from component.store.notifications import Notification, Subject, record
 from component.tasks import changes, journal, leases, question_rows, rows
 from component.tasks.changes import Change, TaskRuntime, Transaction, change
 from component.tasks.gate import SkillAccess
@@ -296,11 +294,6 @@ class Worker:
         if resumed.unfit:
             self._unfit[row.id] = None
             self.wake(row.share)
-        if resumed.notice is not None and self._skills.noticed is not None:
-            try:
-                await self._skills.noticed(resumed.notice)
-            except StorageError as error:
-                log_failure(_log, "a notice is not in its conversation", error)
         mine, admitted = resumed.row, verdict.admitted
         if mine.state != "running" or admitted is None or resumed.journal is None:
             return None  # it waits, has ended, or is set aside
@@ -388,14 +381,13 @@ async def verdict_of(row: Row, skills: SkillAccess) -> Verdict:
 
 class Resumed(msgspec.Struct, frozen=True):
     """A resumed task, and what earlier runs have recorded. `unfit` says that it is left to other
-    instances; `notice` is the notification to the principal, if it was set aside.
+    instances.
     """
 
     row: Row
     journal: Journal | None = None
     parts: Sequence[Output] = ()
     unfit: bool = False
-    notice: Notification | None = None
 
 
 def resume(
@@ -451,7 +443,8 @@ def resume(
             tx.publish(made)
             return Resumed(mine)
     if mine.attempts >= tx.limits.max_attempts:
-        return Resumed(mine, notice=_set_aside(tx, mine, admitted))
+        _set_aside(tx, mine, admitted)
+        return Resumed(mine)
     if mine.state == "accepted":
         tx.publish(changes.begin(tx, mine, tx.instance, atomic=admitted.skill.atomic))
     else:
@@ -510,9 +503,9 @@ def _refusal(row: Row, verdict: Verdict, recorded: Journal) -> StanzaError | Non
     return None
 
 
-def _set_aside(tx: Transaction, row: Row, admitted: Admitted) -> Notification | None:
-    """Prevent further runs until an operator decides; return the notification to the principal,
-    sent whatever started the task; None if the principal is a service.
+def _set_aside(tx: Transaction, row: Row, admitted: Admitted) -> None:
+    """Prevent further runs until an operator decides, and notify the principal, whatever started
+    the task.
     """
     why = (
         f"Set aside after {row.attempts} executions during which the process crashed: an operator"
@@ -533,7 +526,7 @@ def _set_aside(tx: Transaction, row: Row, admitted: Admitted) -> Notification | 
     )
     request = admitted.request
     if request.principal.local is None:
-        return None  # a service, which nobody reads
+        return  # a service, which nobody reads
     name = printable(admitted.skill.title, _LONGEST_TITLE)
     notice = Notification(
         id=sha256(f"{row.id} {row.fence}".encode()).hexdigest()[:32],
@@ -545,9 +538,13 @@ def _set_aside(tx: Transaction, row: Row, admitted: Admitted) -> Notification | 
             " was running, so I have stopped trying. My operator decides whether it runs again"
             f" (task {row.id})."
         ),
+        subject=Subject(
+            task=row.id,
+            about="A task was set aside because the service crashed.",
+            taints=() if admitted.skill.taint is None else (admitted.skill.taint,),
+        ),
     )
     record(tx, notice, tx.limits.held_per_person)
-    return notice
 
 
 # Tasks whose skill is not there yet, because its source is late.

@@ -76,7 +76,11 @@ MEMORY = ("memory_forget", "memory_recall", "memory_search", "memory_store")
 OBJECTS = tuple(f"object_{what}" for what in ("delete", "get", "put", "query", "schema", "types"))
 SCHEDULES = tuple(f"schedule_{what}" for what in ("add", "list", "pause", "remove", "resume"))
 WATCHES = ("watch_create", "watch_list")
-BUILTIN = ("echo", *MEMORY, *OBJECTS, "pubsub_publish", *SCHEDULES, "time", *WATCHES)
+PLANS = tuple(f"plan_{what}" for what in ("pause", "revise", "show", "start"))
+BUILTIN = (
+    *("echo", "inbox", *MEMORY, *OBJECTS, *PLANS),
+    *("pubsub_publish", *SCHEDULES, "time", *WATCHES),
+)
 
 
 @pytest.fixture

@@ -212,8 +212,8 @@ class CommandStages:
         agent = message.conversation.agent
         asking = self._commands.asking(message.principal, agent, message.language, message.sender)
         key = message_key(message)
-        if key is not None:
-            asking = msgspec.structs.replace(asking, session=key.hex())
+        session = None if key is None else key.hex()
+        asking = msgspec.structs.replace(asking, session=session, unclear=_unclear(message))
         command = self._commands.get(name.casefold(), asking)
         if command is None:
             return Handled(f"There is no command /{name[:40]}. Send /help for a list.")
@@ -247,6 +247,13 @@ class CommandStages:
 def is_command(message: InboundMessage) -> bool:
     """Whether a message is a command."""
     return message.text.startswith("/") and not message.is_action
+
+
+def _unclear(message: InboundMessage) -> str:
+    """Return why a message may not be what its author says, as a clause."""
+    if message.copy is not None:
+        return "it is, or contains, a copy of a message"
+    return "an agent has written it" if message.from_agent else message.unclear or ""
 
 
 def _is_retraction(message: InboundMessage) -> bool:

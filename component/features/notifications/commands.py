@@ -116,7 +116,8 @@ DROP = Outline(
 
 class NotificationCommands:
     """The commands about notifications. `zones` finds the time zones of people. `changed` is called
-    when a person's quiet hours have changed, so that held notifications are sent.
+    when a person's quiet hours have changed, so that held notifications are sent; `dropped` with
+    an agent and a person whose notifications were deleted.
     """
 
     def __init__(
@@ -125,8 +126,10 @@ class NotificationCommands:
         settings: Notifications,
         zones: PersonZones,
         changed: Callable[[], None] = lambda: None,
+        dropped: Callable[[JID, JID], None] = lambda _agent, _person: None,
     ) -> None:
         self._changed = changed
+        self._dropped = dropped
         self._store = store
         self._settings = settings
         self._zones = zones
@@ -195,6 +198,8 @@ class NotificationCommands:
                 "/notifications lists those that are held.",
                 "id",
             )
+        if asking.at is not None and person is not None:
+            self._dropped(asking.at, person)
         return CommandResult(
             "1 notification dropped." if count == 1 else f"{count} notifications dropped."
         )

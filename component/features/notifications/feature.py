@@ -27,7 +27,11 @@ class NotificationFeature(Feature):
         kernel.stream.messenger.listen(notifier.message_received)
         return Opened(
             commands=NotificationCommands(
-                notifier.store, self.settings.notifications, kernel.zones, notifier.wake
+                notifier.store,
+                self.settings.notifications,
+                kernel.zones,
+                notifier.wake,
+                notifier.changed,
             ).commands(),
             loops=(results.run, notifier.run),
             connected=notifier.connected,

@@ -43,6 +43,7 @@ from component.store.notifications import (
     NotificationStore,
     Plan,
     Recipient,
+    Subject,
 )
 from component.store.outages import log_failure
 from component.tasks.outputs import files_of, texts_of
@@ -70,7 +71,7 @@ _LONGEST: Final = 20_000
 """Characters of one notification."""
 _LONGEST_IN_DIGEST: Final = 1_000
 _LONGEST_LINE: Final = 200
-
+_NO_SUBJECT: Final = Subject()
 
 OutcomeOfWork: TypeAlias = Literal["completed", "failed", "cancelled", "rejected"]
 
@@ -89,7 +90,9 @@ class Notifier:
     """Records the results of work as notifications, and sends them when people want them."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self.store = NotificationStore(kernel.storage, kernel.environment.home)
+        self.store = NotificationStore(
+            kernel.storage, kernel.environment.home, models_read=kernel.agents is not None
+        )
         self._kernel = kernel
         self._settings = kernel.settings.notifications
         self._zone = kernel.settings.agent.zone
@@ -101,10 +104,10 @@ class Notifier:
         self._active = anyio.Event()
 
     def notifications_of(
-        self, work: Work, trigger: Trigger, ended: "Ended"
+        self, work: Work, trigger: Trigger, ended: "Ended", subject: Subject = _NO_SUBJECT
     ) -> Sequence[Notification]:
         """Return a notification of the result for each person that the work names. The same result
-        gives the same notifications.
+        gives the same notifications. `subject` is what they tell of.
         """
         said = notification_text(work, trigger, ended.outcome, ended.text)
         if work.silent or not (said or ended.files):
@@ -129,6 +132,7 @@ class Notifier:
                     files=ended.files,
                     waits_online=work.deliver == "online",
                     on_time=work.deliver == "on-time" and person == work.principal.bare,
+                    subject=subject,
                 )
             )
         return found
@@ -142,9 +146,16 @@ class Notifier:
         that they do not depend on this process. Raises StorageError; then call it again.
         """
         await self.store.add(notifications, self._settings.held_per_person, also)
+        for one in notifications:
+            self.changed(one.agent, one.person)
         self._wait_online({(one.agent, one.person) for one in notifications if one.waits_online})
         if notifications:
             self.wake()
+
+    def changed(self, agent: JID, person: JID) -> None:
+        """Report that the notifications of a person have changed. Never waits."""
+        for call in self._kernel.on_notifications:
+            call(agent, person)
 
     # Activity of people; no method waits.
 
@@ -282,14 +293,17 @@ class Notifier:
 
     async def _send_to(self, agent: JID, person: JID) -> None:
         try:
-            batch = await self.store.take(agent, person, self._plan)
-            if batch is None:
-                return
             if not self._kernel.contacts.may_write(agent, person):
                 _log.info("notifications are dropped: their recipient wants none")
                 await self.store.forget(agent, person)
-            elif await self._sent(batch):
+                self.changed(agent, person)
+                return
+            batch = await self.store.take(agent, person, self._plan)
+            if batch is None:
+                return
+            if await self._sent(batch):
                 await self.store.sent(batch, self._plan)
+                self.changed(agent, person)
             else:
                 await self.store.release(batch, _AGAIN_MS)
         except StorageError as error:
@@ -429,11 +443,8 @@ class Results:
         told: Sequence[Notification] = ()
         try:
             if not is_known and not work.silent:
-                told = self._notifier.notifications_of(work, trigger, result)
-            for each in told:
-                await self._add_to_conversation(each, work, trigger)
-        except StorageError:
-            raise
+                subject = self._subject(ended, result)
+                told = self._notifier.notifications_of(work, trigger, result, subject)
         except Exception:  # noqa: BLE001 - a fault with one result must not delay the others
             _log.exception("a result cannot be passed on", source=trigger.source, name=trigger.name)
         agents = self._kernel.agents
@@ -448,19 +459,25 @@ class Results:
             _log.error("a result cannot be passed on", name=trigger.name, reason=str(error))
             await self._storage.write(mark)
 
-    async def _add_to_conversation(
-        self, notification: Notification, work: Work, trigger: Trigger
-    ) -> None:
-        """Add the result of a skill; that of a goal is there. Raises StorageError."""
-        if work.skill is None:
-            return
-        skill = self._kernel.environment.catalog.registry.get(work.skill)
-        author: Taint | None = "web" if skill is None else skill.taint
-        found = {author, trigger.taint if work.filled else None, *work.taints}
-        await self._kernel.add_to_conversation(
-            notification,
-            f"A {trigger.source} has run the skill {work.skill}.",
-            [one for one in found if one is not None],
+    def _subject(self, ended: Started, result: Ended) -> Subject:
+        """Return what the notifications of a result tell of."""
+        trigger, work = ended.trigger, ended.work
+        is_answer = work.goal is not None and result.outcome == "completed"
+        found: set[Taint | None] = {*work.taints}
+        if work.filled or title_of(trigger) != trigger.name:
+            found.add(trigger.taint)
+        if is_answer:
+            # What the model had read is known only where the turn is, which needs no copy of it.
+            found.add("web")
+        elif work.skill is not None:
+            found.add(self._kernel.tasks.taint_of(work.skill))
+        done = "has started this work for you" if work.skill is None else f"has run {work.skill}"
+        return Subject(
+            matter=f"{trigger.source} {trigger.name}",
+            task=ended.task or "",
+            about=f"A {trigger.source} {done}.",
+            taints=tuple(sorted(one for one in found if one is not None)),
+            turn=turn_of(trigger) if is_answer and not work.template else "",
         )
 
     async def _outcome(self, ended: Started) -> Ended:

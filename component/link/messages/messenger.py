@@ -7,6 +7,7 @@ import msgspec
 import structlog
 from anyio.lowlevel import checkpoint
 
+from component import system
 from component.caches import LRUCache
 from component.link.messages.delivery import Delivery, Report
 from component.link.messages.inbound import Conversation, InboundMessage
@@ -20,10 +21,11 @@ _Key: TypeAlias = tuple[JID, JID, str]
 
 
 class _Sent(msgspec.Struct, frozen=True):
-    """A message by its own id, and its delivery."""
+    """A message by its own id, its delivery, and when it was queued, in seconds since 1970."""
 
     id: str
     delivery: Delivery
+    at: float
 
 
 class SentMessages:
@@ -42,7 +44,9 @@ class SentMessages:
 
     def add(self, message: OutboundMessage, stanza_id: str, delivery: Delivery) -> None:
         """Remember a stanza of a message."""
-        self._by_id[_key(message.conversation, stanza_id)] = _Sent(message.id, delivery)
+        self._by_id[_key(message.conversation, stanza_id)] = _Sent(
+            message.id, delivery, system.time()
+        )
 
     def reflected(self, conversation: Conversation, id_: str, stanza_id: str) -> None:
         """Remember the stanza id that a multi-user chat assigned to a stanza.
@@ -63,6 +67,13 @@ class SentMessages:
         """
         sent = self._by_id.get(_key(conversation, reference))
         return reference if sent is None else sent.id
+
+    def time_of(self, conversation: Conversation, reference: str) -> float | None:
+        """Return when the message that is referred to was queued, in seconds since 1970; None if it
+        is unknown.
+        """
+        sent = self._by_id.get(_key(conversation, reference))
+        return None if sent is None else sent.at
 
     def report(self, conversation: Conversation, reference: str, report: Report) -> None:
         """Record that the other party has received or displayed a message."""

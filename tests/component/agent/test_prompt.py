@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from component.agent.protocol import Profile
-from component.agent.run import add_notification
 from component.audit.protocol import AuditEvent
 from component.conversations.lines import Said
 from component.memory_directory.layout import SessionKey
@@ -311,29 +310,3 @@ def test_a_time_is_spoken_by_the_clock_of_the_person_and_in_utc() -> None:
     )
     for zone in ("UTC", "Mars/Base"):
         assert exact_time(late, zone) == "Sunday, 2026-11-22 20:30 UTC"
-
-
-async def test_the_model_knows_what_the_person_was_told_by_a_notification(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    async with world.built():
-        for _ in range(2):  # a result may be passed on again
-            await add_notification(
-                world.sessions,
-                SessionKey("assistant", ROMEO),
-                Said(
-                    role="assistant",
-                    content="Sunny in Verona.",
-                    turn="n1",
-                    final=True,
-                    taints=("web",),
-                ),
-                "A schedule has run the skill weather.",
-            )
-    await answered(world, "Will it stay so?", who=ROMEO)
-    shown = [(one.role, one.text) for one in world.brain.asked[0].messages[1:]]
-    assert [role for role, _ in shown] == ["user", "assistant", "user"]
-    assert "A schedule has run the skill weather. The person was told" in shown[0][1]
-    assert shown[1][1] == "Sunny in Verona."
-    async with world.built():
-        lines = [one for one in await world.lines(ROMEO) if isinstance(one, Said)]
-    assert "web" in lines[-1].taints, "the answer has read it"

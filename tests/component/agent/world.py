@@ -21,6 +21,7 @@ from component.agent.protocol import (
     Waiting,
 )
 from component.agent.requests import MessageStarter, OperatorStarter, Reply, TurnRequest
+from component.agent.told import ToldMessages
 from component.app.schema import SCHEMA
 from component.budget.protocol import Amount, BudgetExceededError, Payer, Reservation, Spender
 from component.config.agents import Loop
@@ -37,7 +38,7 @@ from component.memory_directory.layout import Layout, SessionKey
 from component.models.messages import ToolCall, text_of
 from component.models.protocol import Completion, ModelRequest, OnText, Tool, Usage
 from component.policy.taint import Taint
-from component.store import Storage, waiters
+from component.store import Storage, told, waiters
 from component.store.database import Database
 from component.tasks.request import Request
 from tests.component.audit.book import Book
@@ -325,7 +326,7 @@ class Mortal:
 
     def __getattr__(self, name: str) -> object:
         found = getattr(self._inner, name)
-        if name not in ("read", "write", "open", "append", "turn", "archive", "forget"):
+        if name not in ("read", "write", "open", "append", "turn", "told", "archive", "forget"):
             return found
 
         async def passed(*args: object, **kwargs: object) -> object:
@@ -413,11 +414,13 @@ class World:
         async with Storage.open(SCHEMA, self.path / "data", postgres=self.url) as storage:
             self.storage = storage
             purse: Any = self.purse
+            mortal: Any = Mortal(self, storage), Mortal(self, self.sessions)
             self.engine = Engine(
                 models=self.model_of,
                 model_calls=ModelCalls(purse, self.book, Monitoring()),
                 tools=self.shop,
-                sessions=Mortal(self, self.sessions),  # type: ignore[arg-type]
+                sessions=mortal[1],
+                told=ToldMessages(mortal[0], mortal[1], lambda agent: JID(agent, AGENT.domain)),
                 recall=self.memories,  # type: ignore[arg-type]  # a double
                 scanner=Suspicious(),
                 limits=EngineLimits(
@@ -435,7 +438,7 @@ class World:
                     concluded=self._concluded,
                     fetch=self.fetch,
                 ),
-                storage=Mortal(self, storage),  # type: ignore[arg-type]
+                storage=mortal[0],
                 home="here",
                 answers_within_s=self.answers_within_s,
             )
@@ -469,6 +472,11 @@ class World:
             return not await self.rows()
 
         await eventually(are_gone)
+
+    async def tells(self, id_: str, text: str, who: JID = ROMEO, **more: Any) -> None:
+        """Record that the agent has told somebody something by itself."""
+        said = told.ToldMessage(id=id_, text=text, about="A schedule has run tide.", **more)
+        await self.storage.write(lambda db: told.add(db, AGENT, who, said))
 
     async def lines(self, who: JID = ROMEO) -> list[Line]:
         found = await self.sessions.read(SessionKey("assistant", who), tokens=10**9)

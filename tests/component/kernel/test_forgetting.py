@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from component.app.schema import SCHEMA
+from component.features.inbox import rows as inbox_rows
 from component.features.objects import rows as object_rows
 from component.features.objects.rows import ObjectRow, Space
 from component.features.objects.stored import Author, Content, StoredObject
@@ -22,7 +23,7 @@ from component.features.watches.watch import Observed, Watch
 from component.kernel import started_work
 from component.kernel.started_work import Started
 from component.kernel.triggers import Trigger, Work
-from component.store import Storage, notifications
+from component.store import Storage, notifications, told
 from component.store.database import Database
 from component.store.forgetting import Forgotten
 from component.store.notifications import Notification, NotificationStore
@@ -44,6 +45,8 @@ def test_the_tables_whose_rows_are_forgotten_are_known() -> None:
     assert {
         *(
             "agent_rooms",
+            "archived_entries",
+            "displayed_messages",
             "equal_approvals",
             "notifications",
             "object_types",
@@ -54,6 +57,7 @@ def test_the_tables_whose_rows_are_forgotten_are_known() -> None:
             "skill_memories",
             "standing_approvals",
             "started_work",
+            "told_messages",
         ),
         *("watch_events", "watches"),
     } == FORGOTTEN
@@ -123,16 +127,26 @@ def fill(database: Database, person: JID) -> None:
     event = OfferedEvent(Observed(item=f"{person.local}", version="1"), (watch.id,), b'{"a":1}')
     source = watch_rows.SourceRows(database, f"source of {person}")
     assert accept(source, [event], {watch.id: watch}, 5).starts == 1
-    for told in ("told", "unsent_revision"):
-        trigger = Trigger(source="schedule", name="s", key=f"{told} {person.local}")
+    for state in ("told", "unsent_revision"):
+        trigger = Trigger(source="schedule", name="s", key=f"{state} {person.local}")
         started_work.record(database, Started(trigger=trigger, work=work(person), task="t"))
-        if told == "told":
+        if state == "told":
             started_work.mark_passed_on(database, trigger, f"failure, secret of {person.local}")
+
+    message = told.ToldMessage(id="n", text=f"secret of {person.local}", about="")
+    told.add(database, AGENT, person, message)
+    inbox_rows.archive(database, AGENT, person, ["n"], 1)
+    shown = Notification(id=f"shown {person.local}", agent=AGENT, person=person, title="", text="")
+    notifications.record(database, shown, 10)
+    database.execute("UPDATE notifications SET message = 'm' WHERE id = ?", (shown.id,))
+    assert inbox_rows.note_displayed(database, AGENT, person, "m", None)
 
 
 def forget_juliet(database: Database) -> list[Schedule]:
     juliet = Forgotten(agent="assistant", address=AGENT, person=JULIET)
     notifications.forget(database, juliet)
+    told.forget(database, juliet)
+    inbox_rows.forget(database, juliet)
     started_work.forget(database, juliet)
     room_rows.forget(database, juliet)
     watch_rows.forget(database, juliet)

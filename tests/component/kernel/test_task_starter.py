@@ -21,7 +21,7 @@ from component.policy.flows import AgentLimits, Flow, Flows
 from component.skills import Registry, Skill, View, skill
 from component.store import Storage
 from component.store.database import Database
-from component.store.notifications import Notification
+from component.store.notifications import Notification, Subject
 from component.tasks.gate import Gate, arguments_of
 from component.tasks.request import Request, key_of
 from tests.component.features.schedules.year import JULIET, ROMEO
@@ -115,7 +115,7 @@ class Backend:
     # The notifier, and the conversations.
 
     def notifications_of(
-        self, work: Work, trigger: Trigger, ended: Ended
+        self, work: Work, trigger: Trigger, ended: Ended, subject: Subject
     ) -> Sequence[Notification]:
         if self.fails_to_tell:
             self.fails_to_tell -= 1
@@ -148,7 +148,9 @@ class Backend:
         return TaskStarter(environment, self.tasks_of_kernel(), self.goal, address_of)
 
     def tasks_of_kernel(self) -> Any:
-        return SimpleNamespace(service=self, pause_gate=self, late_sources=lambda: self.late)
+        return SimpleNamespace(
+            service=self, pause_gate=self, late_sources=lambda: self.late, taint_of=lambda _: None
+        )
 
     def results(self) -> Results:
         notifier: Any = self

@@ -72,6 +72,9 @@ class Ear:
         self.deliveries.append(Delivery())
         return self.deliveries[-1]
 
+    def told(self, notice: Notice) -> None:
+        pass
+
     def released(self, task: str) -> None:
         pass
 

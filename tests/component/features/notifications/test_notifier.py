@@ -5,6 +5,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +29,9 @@ from component.store.notifications import (
     Plan,
     PlannedMessage,
     Recipient,
+    Subject,
 )
+from component.store.told import of_conversation
 from tests.component.link.router.wire import ListOutput
 from tests.waiting import eventually
 from xep.jid import JID
@@ -57,6 +60,8 @@ class Stream:
         kernel: Any = SimpleNamespace(
             storage=storage,
             environment=SimpleNamespace(home=str(storage.directory)),
+            agents=SimpleNamespace(),
+            on_notifications=[],
             settings=SimpleNamespace(notifications=limits, agent=SimpleNamespace(zone="UTC")),
             stream=SimpleNamespace(
                 addresses=SimpleNamespace(
@@ -122,6 +127,9 @@ def ids(stanzas: list[str]) -> list[str]:
     return [re.findall(r"<message[^>]* id=['\"]([^'\"]+)", stanza)[0] for stanza in stanzas]
 
 
+SUBJECT = Subject(about="A webhook has run report.")
+
+
 async def sent_rows(storage: Storage) -> list[Any]:
     def op(database: Any) -> list[Any]:
         found: list[Any] = database.execute(
@@ -142,7 +150,7 @@ async def is_recorded(storage: Storage, count: int) -> None:
 async def record(
     notifier: Notifier, work: Work, trigger: Trigger, *ended: Any
 ) -> Sequence[Notification]:
-    notifications = notifier.notifications_of(work, trigger, Ended(*ended))
+    notifications = notifier.notifications_of(work, trigger, Ended(*ended), SUBJECT)
     await notifier.record(notifications)
     return notifications
 
@@ -386,6 +394,8 @@ async def test_only_one_of_several_instances_sends_a_notification(
                 notifier = notifiers[number % 3]
                 await record(notifier, work(), trigger(f"{number}"), "completed", f"text {number}")
             await is_recorded(one, 30)
+        told = await two.read(partial(of_conversation, agent=AGENT, peer=JULIET))
+    assert len(told) == 30, "each is recorded for the conversation once"
     bodies = [
         stanza
         for stanza in stream.output.sent
