@@ -6,6 +6,7 @@ import jmespath
 import msgspec
 from jmespath.exceptions import JMESPathError
 
+from component.config.kinds import is_true
 from component.features.webhooks.delivery import Signed, WebhookError, verifier_of
 from component.features.webhooks.settings import WebhookEntry
 from component.kernel.rate import Rate
@@ -38,7 +39,7 @@ class Webhook:
         if self._filter is None:
             return None
         try:
-            matches = _is_true(self._filter.search(value))
+            matches = is_true(self._filter.search(value))
         except JMESPathError as error:
             return f"The filter cannot be applied to it: {error}"
         return None if matches else "The filter does not match."
@@ -68,8 +69,3 @@ class Webhook:
         found = {name: each for name, each in params.items() if each is not None}
         filled = msgspec.Raw(msgspec.json.encode(found))
         return trigger, msgspec.structs.replace(self._work, params=filled, filled=True)
-
-
-def _is_true(value: Any) -> bool:
-    """JMESPath's own notion of truth: everything but false, null, and what is empty."""
-    return value is not None and value is not False and value not in ("", [], {})
