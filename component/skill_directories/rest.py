@@ -24,7 +24,6 @@ from component.skills.host import HasCredential, HostError
 from component.skills.manifest import FILE, RestResponse
 from component.skills.outputs import File, Link, SkillResult
 
-
 _RETRIES: Final = 2
 
 

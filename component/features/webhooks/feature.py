@@ -8,7 +8,8 @@ from component.config import Settings
 from component.features.feature import Feature, Opened
 from component.features.webhooks import TURNED_ON_BY
 from component.features.webhooks.app import WebhookApp
-from component.features.webhooks.rows import DeliveryStore
+from component.features.webhooks.replies import Replies
+from component.features.webhooks.rows import DeliveryStore, forget
 from component.features.webhooks.settings import ENTRIES, LIMITS, WebhookEntry
 from component.features.webhooks.webhook import Webhook
 from component.kernel.check import Check
@@ -26,15 +27,21 @@ class WebhookFeature(Feature):
     reloads: ClassVar = TURNED_ON_BY
 
     def open(self, kernel: Kernel) -> Opened:
-        """Make what answers deliveries."""
+        """Make what answers deliveries, and what replies to them."""
         limits = self.settings[LIMITS]
+        replies = Replies(kernel)
         app = WebhookApp(
             webhooks_of(self.settings),
             kernel.starter,
             DeliveryStore(kernel.storage, limits.remember_s),
             limits,
         )
-        return Opened(http_routes=(HttpRoute("", app),))
+        return Opened(
+            http_routes=(HttpRoute("", app),),
+            loops=(replies.run,),
+            task_ended=lambda _task: replies.wake(),
+            forget=forget,
+        )
 
     async def checks(self, registry: Registry) -> Sequence[Check]:
         """Check what each webhook starts."""
@@ -63,16 +70,22 @@ def _entries(settings: Settings, registry: Registry) -> Iterator[Check]:
         principal = JID.parse(entry.principal)
         if not policy.admits(principal):
             text = f"{principal} is not admitted: see [agent]"
-            yield _wrong(entry, text)
-        elif entry.skill and registry.get(entry.skill) is None:
-            text = f"there is no skill {entry.skill}: `xmpp-agent skills list` shows them"
-            yield _wrong(entry, text)
-        elif entry.skill and view(principal).get(entry.skill) is None:
-            yield _wrong(entry, f"{principal} may not use {entry.skill}: see [policy]")
+            yield _wrong(entry, "its deliveries start nothing", text)
+            continue
+        replies = "" if entry.reply is None else entry.reply.skill
+        for what, name in (
+            ("its deliveries start nothing", entry.skill),
+            ("its replies are not sent", replies),
+        ):
+            if name and registry.get(name) is None:
+                text = f"there is no skill {name}: `xmpp-agent skills list` shows them"
+                yield _wrong(entry, what, text)
+            elif name and view(principal).get(name) is None:
+                yield _wrong(entry, what, f"{principal} may not use {name}: see [policy]")
 
 
-def _wrong(entry: WebhookEntry, text: str) -> Check:
-    return Check(f"webhook {entry.name}", "failed", f"its deliveries start nothing: {text}")
+def _wrong(entry: WebhookEntry, what: str, text: str) -> Check:
+    return Check(f"webhook {entry.name}", "failed", f"{what}: {text}")
 
 
 FEATURE = WebhookFeature
