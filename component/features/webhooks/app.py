@@ -6,7 +6,7 @@ received, it has to be complete in some seconds, and only so many are received a
 """
 
 import contextlib
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -69,7 +69,7 @@ class _GoneError(Exception):
 class WebhookApp:
     """The ASGI application. Webhooks at one path have the same kind and secret. If more than
     `requests_total` requests are received at the same time, the one that has been received for the
-    longest time is refused, if it has had a second.
+    longest time is refused, if it has had a second. `replies_due` is called when work was recorded.
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class WebhookApp:
         starter: TaskStarter,
         deliveries: DeliveryStore,
         limits: WebhookLimits,
+        replies_due: Callable[[], None] = lambda: None,
     ) -> None:
         self._by_path: dict[str, list[Webhook]] = {}
         for webhook in webhooks:
@@ -85,6 +86,7 @@ class WebhookApp:
         self._starter = starter
         self._deliveries = deliveries
         self._limits = limits
+        self._replies_due = replies_due
         self._receiving: dict[anyio.CancelScope, float] = {}
         """The bodies that are being received, and since when; the oldest first."""
         self._rare = RareLog(_log)
@@ -243,7 +245,7 @@ class WebhookApp:
             )
         also = None if reply is None else partial(add_reply, reply)
         try:
-            return await self._starter.start(trigger, work, also)
+            task = await self._starter.start(trigger, work, also)
         except StanzaError as error:
             webhook.rate.give_back()
             raise WebhookError(
@@ -256,6 +258,8 @@ class WebhookApp:
         except BaseException:
             webhook.rate.give_back()
             raise
+        self._replies_due()  # the work may have ended before it was recorded
+        return task
 
 
 class _Body:

@@ -1,6 +1,6 @@
 """The webhooks of the settings."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import ClassVar
 
 from component import system
@@ -35,6 +35,7 @@ class WebhookFeature(Feature):
             kernel.starter,
             DeliveryStore(kernel.storage, limits.remember_s),
             limits,
+            replies.wake,
         )
         return Opened(
             http_routes=(HttpRoute("", app),),
@@ -66,6 +67,7 @@ def _entries(settings: Settings, registry: Registry) -> Iterator[Check]:
     except PolicyError:
         return  # told already
     view = registry.viewer(policy.view_key, policy.may_use)
+    installed = _in_directories(settings)
     for entry in settings[ENTRIES]:
         principal = JID.parse(entry.principal)
         if not policy.admits(principal):
@@ -77,11 +79,21 @@ def _entries(settings: Settings, registry: Registry) -> Iterator[Check]:
             ("its deliveries start nothing", entry.skill),
             ("its replies are not sent", replies),
         ):
-            if name and registry.get(name) is None:
+            if not name or name in installed:
+                continue
+            if registry.get(name) is None:
                 text = f"there is no skill {name}: `xmpp-agent skills list` shows them"
                 yield _wrong(entry, what, text)
-            elif name and view(principal).get(name) is None:
+            elif view(principal).get(name) is None:
                 yield _wrong(entry, what, f"{principal} may not use {name}: see [policy]")
+
+
+def _in_directories(settings: Settings) -> Collection[str]:
+    """Return the names of skills that are offered when an admin has approved them. Blocks."""
+    from component.skill_directories.content import read_roots  # noqa: PLC0415 - rarely needed
+
+    found, _ = read_roots([root.absolute() for root in settings.skill_roots], {})
+    return {one.name for one in found.values()}
 
 
 def _wrong(entry: WebhookEntry, what: str, text: str) -> Check:

@@ -54,9 +54,8 @@ class Replies:
         while True:
             self._woken = anyio.Event()
             try:
-                sent = [
-                    await self._send(each) for each in await self._storage.read(rows.due_replies)
-                ]
+                due = await self._storage.read(rows.due_replies)
+                sent = [await self._send(each) for each in due]
             except StorageError as error:
                 log_failure(_log, "replies have to wait", error, seconds=_RETRY_S)
                 await anyio.sleep(_RETRY_S)
