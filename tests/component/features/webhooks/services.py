@@ -81,9 +81,13 @@ class Discord(Service):
         assert request.json["allowed_mentions"] == {"parse": []}
         return token, request.json["content"], as_json({"id": "1400"})
 
-    def headers(self, body: bytes, *, late_s: float = 0, wrong: bool = False) -> list[Any]:
-        stamp = str(int(system.time() - late_s))
-        signature = self._KEY.sign(stamp.encode() + body + (b"?" if wrong else b""))
+    @classmethod
+    def headers(
+        cls, body: bytes, *, at: float | None = None, wrong: bool = False
+    ) -> list[tuple[str, str]]:
+        """Return the headers of a request that is signed at a time."""
+        stamp = str(int(system.time() if at is None else at))
+        signature = cls._KEY.sign(stamp.encode() + body + (b"?" if wrong else b""))
         return [
             JSON,
             ("X-Signature-Ed25519", signature.hex()),
@@ -130,9 +134,13 @@ class Slack(Service):
         where = f"{message['channel']} {message.get('thread_ts', '')}"
         return where, section["text"]["text"], as_json({"ok": True, "ts": "1700000002.000300"})
 
-    def headers(self, body: bytes, *, late_s: float = 0, wrong: bool = False) -> list[Any]:
-        stamp = str(int(system.time() - late_s))
-        key = b"another secret" if wrong else self.secrets["SLACK_SIGNING_SECRET"].encode()
+    @classmethod
+    def headers(
+        cls, body: bytes, *, at: float | None = None, wrong: bool = False
+    ) -> list[tuple[str, str]]:
+        """Return the headers of a request that is signed at a time."""
+        stamp = str(int(system.time() if at is None else at))
+        key = b"another secret" if wrong else cls.secrets["SLACK_SIGNING_SECRET"].encode()
         digest = hmac.new(key, f"v0:{stamp}:".encode() + body, sha256).hexdigest()
         return [
             JSON,
