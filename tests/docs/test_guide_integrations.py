@@ -2,6 +2,7 @@
 speak over real sockets, and sign as the real ones do.
 """
 
+import json
 import re
 import shutil
 from collections.abc import AsyncIterator, Callable
@@ -194,6 +195,27 @@ async def test_without_the_flow_rule_the_principal_is_asked_and_nobody_else_has_
         assert (await discord.hears())[1] == JOKE
         unknown = await romeo.ask("/run discord.followup application=1 token=2 text=3", "no skill")
     assert "discord.followup" in unknown
+
+
+async def test_people_can_ask_what_is_connected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def admin(text: str) -> str:
+        return f'{text}\n[agent]\nadmins = ["romeo@example.com"]\n'
+
+    async with integrated(tmp_path, monkeypatch, Discord(), Script(), admin) as (kit, _):
+        romeo = kit.peer("romeo@capulet.example/orchard")
+        juliet = kit.peer("juliet@capulet.example/balcony")
+        (found,) = json.loads(await romeo.ask("/run integrations", "provider"))
+        assert (found["provider"], found["skills"]) == (
+            "discord",
+            ["discord.embed", "discord.message"],
+        )
+        (webhook,) = found["webhooks"]
+        assert (webhook["name"], webhook["when"]) == ("ping", "data.name == 'ping'")
+        assert webhook["replies"] == "discord.followup"
+        (found,) = json.loads(await juliet.ask("/run integrations", "provider"))
+        assert found["webhooks"] == []
 
 
 async def test_a_command_is_answered_also_if_the_work_fails(

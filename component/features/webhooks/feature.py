@@ -1,6 +1,6 @@
 """The webhooks of the settings."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import ClassVar
 
 from component import system
@@ -11,13 +11,14 @@ from component.features.webhooks.app import WebhookApp
 from component.features.webhooks.replies import Replies
 from component.features.webhooks.rows import DeliveryStore, forget
 from component.features.webhooks.settings import ENTRIES, LIMITS, WebhookEntry
+from component.features.webhooks.skills import integrations_skill
 from component.features.webhooks.webhook import Webhook
 from component.kernel.check import Check
 from component.kernel.http_routes import HttpRoute
 from component.kernel.kernel import Kernel
 from component.kernel.options import make_policy
 from component.policy import PolicyError
-from component.skills import Registry
+from component.skills import Registry, Skill
 from xep.jid import JID
 
 
@@ -26,8 +27,21 @@ class WebhookFeature(Feature):
 
     reloads: ClassVar = TURNED_ON_BY
 
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._kernel: Kernel | None = None
+
+    def _opened(self) -> Kernel:
+        assert self._kernel is not None, "skills are called while the service runs"
+        return self._kernel
+
+    def skills(self) -> Iterable[Skill]:
+        """Return the skill that lists what is connected."""
+        return (integrations_skill(self._opened),)
+
     def open(self, kernel: Kernel) -> Opened:
         """Make what answers deliveries, and what replies to them."""
+        self._kernel = kernel
         limits = self.settings[LIMITS]
         replies = Replies(kernel)
         app = WebhookApp(
