@@ -5,7 +5,6 @@ the reply is started like any other work, once for each delivery. So it is judge
 policy and flows, with the labels of what the author of its text may have read.
 """
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -113,7 +112,7 @@ class Replies:
         await self._kernel.starter.start(trigger, work)
 
 
-def _taints_of(reply: Reply, skill: Skill | None) -> Sequence[Taint]:
+def _taints_of(reply: Reply, skill: Skill | None) -> tuple[Taint, ...]:
     """Return who may have written the result: what a model has read for a goal is not known
     afterwards, so it may be anybody.
     """
