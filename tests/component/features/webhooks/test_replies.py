@@ -49,7 +49,12 @@ class Replied:
 
     def __init__(self) -> None:
         self.posted: list[tuple[str, str]] = []
-        self.arrived = anyio.Event()
+        self._arrived = anyio.Event()
+
+    async def arrived(self) -> None:
+        """Wait for the first reply, for an hour of the simulated clock."""
+        with anyio.fail_after(3600):
+            await self._arrived.wait()
 
     def skills(self) -> tuple[Skill, ...]:
         """Return the skills."""
@@ -58,7 +63,7 @@ class Replied:
         def post(where: str, text: Annotated[str, Meta(max_length=20)]) -> str:
             """Post a text."""
             self.posted.append((where, text))
-            self.arrived.set()
+            self._arrived.set()
             return "Posted."
 
         @skill(name="tell", destructive=False, open_world=False)
@@ -119,7 +124,7 @@ async def test_the_result_is_the_parameter_and_is_cut_to_its_length(
 ) -> None:
     async with replying(tmp_path, monkeypatch) as (kit, replied):
         await deliver(kit, **telling("x" * 30))
-        await replied.arrived.wait()
+        await replied.arrived()
         await kit.settled()
         assert await left(kit) == 0
     assert replied.posted == [("here", "x" * 19 + "…")]
@@ -131,7 +136,7 @@ async def test_a_failure_is_replied_unless_nothing_is_to_be_sent(
     async with replying(tmp_path, monkeypatch) as (kit, replied):
         await deliver(kit, "1", failed="", **telling("fail"))
         await deliver(kit, "2", **telling("fail"))
-        await replied.arrived.wait()
+        await replied.arrived()
         await kit.settled()
         assert await left(kit) == 0
     assert replied.posted == [("here", "Sorry.")]
@@ -163,11 +168,12 @@ async def test_a_reply_waits_until_its_skill_can_be_started(
 
         monkeypatch.setattr(kit.kernel.starter, "start", paused)
         await deliver(kit, **telling("later"))
-        await refused.wait()
+        with anyio.fail_after(3600):
+            await refused.wait()
         await kit.settled()
         assert await left(kit) == 1
         monkeypatch.setattr(kit.kernel.starter, "start", start)
-        await replied.arrived.wait()
+        await replied.arrived()
     assert replied.posted == [("here", "later")]
 
 
