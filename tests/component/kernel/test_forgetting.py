@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from component.app.schema import SCHEMA
@@ -16,6 +17,8 @@ from component.features.shared_files.rows import SharedFile
 from component.features.watches import rows as watch_rows
 from component.features.watches.events import OfferedEvent, accept
 from component.features.watches.watch import Observed, Watch
+from component.features.webhooks import rows as reply_rows
+from component.features.webhooks.rows import Reply
 from component.kernel import started_work
 from component.kernel.started_work import Started
 from component.kernel.triggers import Trigger, Work
@@ -47,7 +50,7 @@ def test_the_tables_whose_rows_are_forgotten_are_those_of_work_that_starts_by_it
             "skill_memories",
             "started_work",
         ),
-        *("watch_events", "watches"),
+        *("watch_events", "watches", "webhook_replies"),
     } == FORGOTTEN
 
 
@@ -92,6 +95,17 @@ def fill(database: Database, person: JID) -> None:
         *(f"secret of {person.local}", "text/plain", 1, "00" * 32, 2**60),
     )
     assert file_rows.insert(database, file, 100)
+    reply = Reply(
+        webhook="w",
+        delivery=person.local or "",
+        agent="assistant",
+        principal=person,
+        skill="s",
+        params=msgspec.Raw(b"{}"),
+        text="text",
+        failed=f"secret of {person.local}",
+    )
+    reply_rows.add_reply(reply, database)
     event = OfferedEvent(Observed(item=f"{person.local}", version="1"), (watch.id,), b'{"a":1}')
     source = watch_rows.SourceRows(database, f"source of {person}")
     assert accept(source, [event], {watch.id: watch}, 5).starts == 1
@@ -108,6 +122,7 @@ def forget_juliet(database: Database) -> list[Schedule]:
     started_work.forget(database, juliet)
     room_rows.forget(database, juliet)
     watch_rows.forget(database, juliet)
+    reply_rows.forget(database, juliet)
     assert file_rows.forget(database, juliet) in (["file of juliet"], [])
     return schedule_rows.forget(database, JULIET, "assistant")
 

@@ -17,7 +17,6 @@ from component.features.webhooks import rows
 from component.features.webhooks.rows import Reply
 from component.kernel.triggers import Trigger, Work
 from component.skills import Skill, SkillError, skill
-from component.store.forgetting import Forgotten
 from tests.kit import Kit, Script, anyio_backend, service
 from xep.jid import JID
 from xep.stanza_error import StanzaError
@@ -193,24 +192,3 @@ async def test_a_reply_does_not_wait_for_ever(
         await kit.jump(1_000, stride_s=100)
         assert await left(kit) == 0
     assert not replied.posted
-
-
-async def test_forgetting_a_person_deletes_the_replies_of_the_work_for_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with replying(tmp_path, monkeypatch) as (kit, _):
-        reply = Reply(
-            webhook="hook",
-            delivery="1",
-            agent="assistant",
-            principal=JULIET,
-            skill="post",
-            params=msgspec.Raw(b"{}"),
-            text="text",
-            failed="",
-        )
-        await kit.kernel.storage.write(partial(rows.add_reply, reply))
-        assert await kit.kernel.storage.read(rows.is_unfinished)
-        who = Forgotten(agent="assistant", address=JID.parse(kit.agent), person=JULIET)
-        await kit.kernel.storage.write(partial(rows.forget, who=who))
-        assert not await kit.kernel.storage.read(rows.is_unfinished)
