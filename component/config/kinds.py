@@ -291,6 +291,13 @@ def check_expression(value: str) -> str:
     return value
 
 
+def is_true(value: object) -> bool:
+    """Return whether JMESPath takes a value as true: all but false, null, and empty texts, arrays
+    and objects.
+    """
+    return value is not None and value is not False and value not in ("", [], {})
+
+
 FilePath = Annotated[Path, AfterValidator(located)]
 """The path of a file or directory."""
 Expression = Annotated[str, AfterValidator(check_expression)]

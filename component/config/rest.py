@@ -137,6 +137,11 @@ class RestSkill(Section):
     """JSON to send, with placeholders. A text that is nothing but a placeholder becomes the value
     itself, and is left out if the parameter was omitted.
     """
+    error: Expression = Field(default="", examples=["!ok && error"])
+    """JMESPath expression about the JSON response that selects an error, for an API that reports
+    errors with the status 200. If it is true, the call fails with what it selects as the reason.
+    False for JMESPath are: false, null, and empty texts, arrays and objects.
+    """
     select: Expression = Field(default="", examples=["current"])
     """JMESPath expression that selects the part of the JSON response to return."""
     output: str = Field(

@@ -41,6 +41,11 @@ RETENTION_MS: Final = 60 * 86_400_000
 AT_ONCE: Final = 50
 """Maximum number of results that `ended` returns."""
 _ENDED: Final = "('completed', 'failed', 'rejected', 'cancelled')"
+HAS_ENDED: Final = (
+    "(task IS NULL OR NOT EXISTS (SELECT 1 FROM tasks WHERE id = started_work.task AND"  # noqa: S608 - a constant
+    f" state NOT IN {_ENDED}))"
+)
+"""The condition that the work of a row has ended: its task has, or is not stored any more."""
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,14 +103,10 @@ def record(database: Database, started: Started) -> bool:
 
 
 def ended(database: Database) -> list[Started]:
-    """Return the work that has ended and whose result was not passed on yet; the oldest first.
-
-    Work has ended if its task has, or is not stored any more.
-    """
+    """Return the work that has ended and whose result was not passed on yet; the oldest first."""
     found = database.execute(
         "SELECT task, details, failure FROM started_work WHERE told = 0"  # noqa: S608 - a constant
-        " AND (task IS NULL OR NOT EXISTS (SELECT 1 FROM tasks WHERE id = started_work.task AND"
-        f" state NOT IN {_ENDED})) ORDER BY created, key LIMIT ?",
+        f" AND {HAS_ENDED} ORDER BY created, key LIMIT ?",
         (AT_ONCE,),
     ).fetchall()
     entries = []

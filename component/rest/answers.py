@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import jmespath
 import msgspec
 from jmespath.exceptions import JMESPathError
 
 from component import system
+from component.config.kinds import is_true
 from component.config.rest import pieces_of
 from component.http.gate import HttpResponse
-from component.rest.requests import response_json
+from component.rest.requests import in_one_line, response_json
 from component.rest.template import value_text
 from component.skills.errors import SkillError
 from component.skills.outputs import JSON, TEXT, File, Output, SkillResult, is_json
@@ -27,9 +29,11 @@ class ResponseConverter:
     Args:
         select: JMESPath expression that selects a part of the JSON; empty for all of it.
         output: text with JMESPath expressions as placeholders; empty for the JSON itself.
+        error: JMESPath expression that selects an error from the JSON; empty if none is there.
     """
 
-    def __init__(self, select: str = "", output: str = "") -> None:
+    def __init__(self, select: str = "", output: str = "", error: str = "") -> None:
+        self._error = jmespath.compile(error) if error else None
         self._select = jmespath.compile(select) if select else None
         self._output = [
             (literal, jmespath.compile(expression) if expression else None)
@@ -38,11 +42,13 @@ class ResponseConverter:
         self._templated = bool(output)
 
     async def result(self, response: HttpResponse) -> SkillResult:
-        """Return the result. Raises SkillError for a response that is not what was described."""
+        """Return the result. Raises SkillError for a response that is not what was described, or
+        that has an error.
+        """
         media_type = response.media_type
         if not response.body:
             return SkillResult((Output(f"Done (status {response.status})."),))
-        if not is_json(media_type) and not (self._select or self._templated):
+        if not is_json(media_type) and not (self._select or self._templated or self._error):
             return SkillResult((_part(media_type, response.body),))
         if len(response.body) > _IN_THREAD_BYTES:
             return await system.in_thread(self._of_json, response)
@@ -51,6 +57,8 @@ class ResponseConverter:
     def _of_json(self, response: HttpResponse) -> SkillResult:
         value = response_json(response)
         try:
+            if self._error is not None and is_true(found := self._error.search(value)):
+                raise _reported(response, found)
             if self._select is not None:
                 value = self._select.search(value)
             data = Output(msgspec.json.encode(value).decode(), JSON, "data")
@@ -70,6 +78,13 @@ class ResponseConverter:
                 found = expression.search(value)
                 line += "" if found is None else value_text(found)
         return line
+
+
+def _reported(response: HttpResponse, error: Any) -> SkillError:
+    server = urlsplit(response.url).hostname
+    if error is True:
+        return SkillError(f"{server} reports an error.")
+    return SkillError(f"{server} reports an error: {in_one_line(value_text(error)).rstrip('.')}.")
 
 
 def _part(media_type: str, body: bytes) -> Output | File:

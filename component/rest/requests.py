@@ -26,6 +26,7 @@ _SHOWN: Final = 300
 _FIRST_WAIT_S: Final = 0.5
 _LONGEST_WAIT_S: Final = 10.0
 _TEMPORARY: Final = frozenset({429, 502, 503, 504})
+_NOT_BEGUN: Final = frozenset({429})
 _REDACTED: Final = b"[credential]"
 _SHORTEST_SECRET: Final = 6
 _SECONDS: Final = re.compile(r"[0-9]{1,6}")
@@ -36,24 +37,26 @@ async def request(
 ) -> HttpResponse:
     """Send a request to a service that an admin has configured, and return its response if the
     status is 2xx. A `repeatable` one is sent again, at most `retries` times, when the service fails
-    or asks to wait. Values of `hidden` headers are replaced in the response.
+    or asks to wait; any other only when it asks to wait, because it was not carried out then
+    (RFC 6585 §4). Values of `hidden` headers are replaced in the response.
 
     Raises SkillUnavailable when the service cannot be reached or fails, and SkillError when it
     refuses the request.
     """
     wait = _FIRST_WAIT_S
     for attempt in count():
-        last = attempt >= retries or not repeatable
+        last = attempt >= retries
         try:
             response = redacted(await gate.send(wanted), hidden)
         except (HttpFailed, HttpTimeout) as error:
-            if last:
+            if last or not repeatable:
                 begun = error.begun if isinstance(error, HttpFailed) else True
                 raise SkillUnavailable(str(error), begun=begun) from error
             response = None
         except HttpError as error:
             raise SkillError(str(error)) from error
-        if response is not None and (last or response.status not in _TEMPORARY):
+        again = _TEMPORARY if repeatable else _NOT_BEGUN
+        if response is not None and (last or response.status not in again):
             return _successful(response, wanted, repeatable=repeatable)
         await anyio.sleep(_retry_after(response, wait))
         wait *= 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from pydantic import ValidationError
@@ -23,6 +23,8 @@ from component.skills.errors import CapabilityMissing, SkillError, SkillLoadErro
 from component.skills.host import HasCredential, HostError
 from component.skills.manifest import FILE, RestResponse
 from component.skills.outputs import File, Link, SkillResult
+
+_RETRIES: Final = 2
 
 
 class RestRequests(SkillRunner["_Request"]):
@@ -51,7 +53,9 @@ class RestRequests(SkillRunner["_Request"]):
     async def call(
         self, artefact: Artefact, arguments: dict[str, Any], context: Context
     ) -> SkillResult:
-        """See `SkillRunner`. A request is sent once; `attempts` of the manifest repeats calls."""
+        """See `SkillRunner`. A request is sent once, unless the server asks to wait; `attempts` of
+        the manifest repeats calls.
+        """
         found = await self._of(artefact)
         wanted = found.template.request(arguments)
         secret = await self._secret(artefact, found.credential, wanted.url, context)
@@ -60,7 +64,7 @@ class RestRequests(SkillRunner["_Request"]):
         gate = gate_of(artefact.manifest.skill.capabilities, self._services, limits)
         sent = msgspec.structs.replace(wanted, secret_headers=(*wanted.secret_headers, *secret))
         try:
-            response = await request(gate, sent, repeatable=False, hidden=secret)
+            response = await request(gate, sent, repeatable=False, retries=_RETRIES, hidden=secret)
         except SkillError as error:
             if isinstance(error.__cause__, HttpRefused):
                 missing = error.__cause__.capability
@@ -104,7 +108,7 @@ class _Request:
         self.response = said.response or RestResponse()
         entry = _entry(artefact)
         self.template = RequestTemplate(entry)
-        self.answers = ResponseConverter(entry.select, entry.output)
+        self.answers = ResponseConverter(entry.select, entry.output, entry.error)
 
 
 def _entry(artefact: Artefact) -> RestSkill:
@@ -112,6 +116,7 @@ def _entry(artefact: Artefact) -> RestSkill:
     said = artefact.manifest.skill
     assert said.request is not None, "the manifest is checked"
     assert said.input_schema is not None, "the manifest is checked"
+    response = said.response or RestResponse()
     schema = read_schema(artefact, said.input_schema)
     properties = schema.get("properties", {})
     required = schema.get("required", ())
@@ -131,8 +136,9 @@ def _entry(artefact: Artefact) -> RestSkill:
                 "query": said.request.query,
                 "headers": said.request.headers,
                 "body": said.request.body,
-                "select": "" if said.response is None else said.response.select,
-                "output": "" if said.response is None else said.response.output,
+                "error": response.error,
+                "select": response.select,
+                "output": response.output,
             }
         )
     except ValidationError as error:

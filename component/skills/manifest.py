@@ -95,10 +95,12 @@ class RestRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 class RestResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`[skill.response]`: what becomes of the response.
 
-    `select` is a JMESPath expression that selects a part of the JSON, `output` a text with such
-    expressions in braces; without it the result is the JSON.
+    `error` is a JMESPath expression that selects an error from the JSON, if there is one. `select`
+    is one that selects a part of the JSON, `output` a text with such expressions in braces; without
+    it the result is the JSON.
     """
 
+    error: str = ""
     select: str = ""
     output: Annotated[str, Meta(max_length=2000)] = ""
     max_bytes: Annotated[int, Meta(ge=1024, le=64 * _MB)] = 1_048_576

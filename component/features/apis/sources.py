@@ -111,7 +111,7 @@ def rest_skill(name: str, entry: RestSkill) -> Skill:
         entry,
         template.origin,
         template.request,
-        ResponseConverter(entry.select, entry.output),
+        ResponseConverter(entry.select, entry.output, entry.error),
         name=name,
         title=entry.title,
         question=entry.question,

@@ -6,7 +6,8 @@ received, it has to be complete in some seconds, and only so many are received a
 """
 
 import contextlib
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -15,7 +16,7 @@ import structlog
 
 from component import system
 from component.features.webhooks.delivery import Signed, WebhookError, is_readable, read_json
-from component.features.webhooks.rows import DeliveryStore
+from component.features.webhooks.rows import DeliveryStore, Reply, add_reply
 from component.features.webhooks.settings import WebhookLimits
 from component.features.webhooks.webhook import Webhook
 from component.kernel.http_routes import Receive, Send
@@ -39,6 +40,8 @@ _RETRY_S: Final = 30.0
 _HELD_S: Final = 1.0
 """Seconds after which a request loses its place to another one, if all are taken. A signature is
 checked when the body is complete, so anybody could hold all places with slow bodies."""
+_SIGNED: Final = ("webhook-", "x-hub-", "x-github-", "x-slack-", "x-signature-", "content-")
+"""The beginnings of the names of headers that are looked at."""
 _LONGEST_SHOWN: Final = 100
 _MOST_DIGITS: Final = 20
 
@@ -55,14 +58,18 @@ class _Answer(msgspec.Struct, omit_defaults=True):
     reason: str | None = None
 
 
+def _encoded(answer: _Answer) -> bytes:
+    return msgspec.json.encode(answer) + b"\n"
+
+
 class _GoneError(Exception):
     """The sender has closed the connection."""
 
 
 class WebhookApp:
-    """The ASGI application. No two webhooks have one path. If more than `requests_total` requests
-    are received at the same time, the one that has been received for the longest time is refused,
-    if it has had a second.
+    """The ASGI application. Webhooks at one path have the same kind and secret. If more than
+    `requests_total` requests are received at the same time, the one that has been received for the
+    longest time is refused, if it has had a second. `replies_due` is called when work was recorded.
     """
 
     def __init__(
@@ -71,11 +78,15 @@ class WebhookApp:
         starter: TaskStarter,
         deliveries: DeliveryStore,
         limits: WebhookLimits,
+        replies_due: Callable[[], None] = lambda: None,
     ) -> None:
-        self._by_path = {webhook.entry.url_path: webhook for webhook in webhooks}
+        self._by_path: dict[str, list[Webhook]] = {}
+        for webhook in webhooks:
+            self._by_path.setdefault(webhook.entry.url_path, []).append(webhook)
         self._starter = starter
         self._deliveries = deliveries
         self._limits = limits
+        self._replies_due = replies_due
         self._receiving: dict[anyio.CancelScope, float] = {}
         """The bodies that are being received, and since when; the oldest first."""
         self._rare = RareLog(_log)
@@ -89,15 +100,13 @@ class WebhookApp:
         body = _Body(receive, self._limits)
         headers: tuple[tuple[bytes, bytes], ...] = ()
         try:
-            answer = await self._answer_to(scope, body)
-            status = 200 if answer.status == "ignored" else 202
+            status, content = await self._answer_to(scope, body)
         except WebhookError as fault:
             self._refused(scope, fault)
             status, headers = fault.status, fault.headers
             if fault.retry_after_s is not None:
                 headers = (*headers, (b"retry-after", b"%d" % max(1, round(fault.retry_after_s))))
-            answer = _Answer("refused", reason=fault.reason)
-        content = msgspec.json.encode(answer) + b"\n"
+            content = _encoded(_Answer("refused", reason=fault.reason))
         rest = () if body.complete else ((b"connection", b"close"),)
         if scope["http_version"] not in ("1.0", "1.1"):
             rest = ()  # HTTP/2 has no such header (RFC 9113 §8.2.2)
@@ -128,9 +137,10 @@ class WebhookApp:
             hint=fault.hint,
         )
 
-    async def _answer_to(self, scope: Mapping[str, Any], body: "_Body") -> _Answer:
-        webhook = self._by_path.get(scope["path"])
-        if webhook is None:
+    async def _answer_to(self, scope: Mapping[str, Any], body: "_Body") -> tuple[int, bytes]:
+        """Return the status and the body of the answer. Raises WebhookError."""
+        webhooks = self._by_path.get(scope["path"])
+        if webhooks is None:
             raise WebhookError(
                 404, "There is no webhook here.", "compare the URL at the sender with [[webhook]]"
             )
@@ -142,19 +152,37 @@ class WebhookApp:
                 headers=((b"allow", b"POST"),),
             )
         headers = _single_headers(scope["headers"])
-        _check_type(webhook, headers)
+        _check_type(webhooks[0], headers)
         body.check_length(headers.get("content-length"))
-        webhook.verifier.check(headers)
+        verifier = webhooks[0].verifier
+        verifier.check(headers)
         content = await self._received(body)
-        signed = webhook.verifier.verify(headers, content, system.time())
+        signed = verifier.verify(headers, content, system.time())
         value = read_json(headers.get("content-type", ""), content, self._limits.max_depth)
-        reason = webhook.reason_to_ignore(signed, value)
-        if reason is not None:
-            _log.info("a delivery was ignored", webhook=webhook.name, id=signed.id, reason=reason)
-            # Sent again after other settings, it must not start work.
-            await self._within_time(self._deliveries.remember(webhook.name, signed.key, ""))
-            return _Answer("ignored", signed.id, reason=reason)
-        return await self._accepted(webhook, signed, value)
+        answer = await self._answer_of(webhooks, signed, value)
+        ignored = answer.status == "ignored"
+        expected = signed.when_ignored if ignored else signed.when_accepted
+        if expected is not None:
+            return 200, expected
+        return 200 if ignored else 202, _encoded(answer)
+
+    async def _answer_of(self, webhooks: Sequence[Webhook], signed: Signed, value: Any) -> _Answer:
+        """Let the first webhook that does not ignore a delivery start its work. Raises
+        WebhookError.
+        """
+        if signed.no_work:
+            return _Answer("ignored", signed.id or None, reason=signed.no_work)
+        reasons: list[str] = []
+        for webhook in webhooks:
+            reason = webhook.reason_to_ignore(signed, value)
+            if reason is None:
+                return await self._accepted(webhook, signed, value)
+            reasons.append(reason)
+        path = webhooks[0].entry.url_path
+        _log.info("a delivery was ignored", path=path, id=signed.id, reason=reasons[0])
+        # Sent again after other settings, it must not start work.
+        await self._within_time(self._deliveries.remember(path, signed.key, ""))
+        return _Answer("ignored", signed.id, reason=reasons[0])
 
     async def _received(self, body: "_Body") -> bytes:
         """All of the body. Raises WebhookError: others need the place, or it is out of bounds."""
@@ -175,12 +203,15 @@ class WebhookApp:
     async def _accepted(self, webhook: Webhook, signed: Signed, value: Any) -> _Answer:
         """Record the work of a delivery, unless that was done before. Raises WebhookError."""
         trigger, work = webhook.work_for(signed, value)
+        reply = webhook.reply_to(signed, value)
+        path = webhook.entry.url_path
 
         async def start() -> _Answer:
-            known = await self._deliveries.find(webhook.name, signed.key)
+            known = await self._deliveries.find(path, signed.key)
             if known is not None:
                 return _Answer("duplicate", signed.id, known or None)
-            task = await self._start(webhook, trigger, work)
+            task = await self._start(webhook, trigger, work, reply)
+            await self._deliveries.remember(path, signed.key, task or "")
             return _Answer("duplicate" if task is None else "accepted", signed.id, task)
 
         answer = await self._within_time(start())
@@ -201,7 +232,9 @@ class WebhookApp:
         except StorageError as error:
             raise _unavailable(f"the database refuses: {error}") from None
 
-    async def _start(self, webhook: Webhook, trigger: Trigger, work: Work) -> str | None:
+    async def _start(
+        self, webhook: Webhook, trigger: Trigger, work: Work, reply: Reply | None
+    ) -> str | None:
         wait_s = webhook.rate.take(anyio.current_time())
         if wait_s:
             raise WebhookError(
@@ -210,8 +243,9 @@ class WebhookApp:
                 f"increase per_minute of the webhook {webhook.name}, or filter at the sender",
                 retry_after_s=wait_s,
             )
+        also = None if reply is None else partial(add_reply, reply)
         try:
-            task = await self._starter.start(trigger, work)
+            task = await self._starter.start(trigger, work, also)
         except StanzaError as error:
             webhook.rate.give_back()
             raise WebhookError(
@@ -224,7 +258,7 @@ class WebhookApp:
         except BaseException:
             webhook.rate.give_back()
             raise
-        await self._deliveries.remember(webhook.name, trigger.key, task or "")
+        self._replies_due()  # the work may have ended before it was recorded
         return task
 
 
@@ -296,7 +330,7 @@ def _single_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in headers:
         key = name.decode("latin-1").lower()
-        if key in found and (key.startswith(("webhook-", "x-hub-", "x-github-", "content-"))):
+        if key in found and key.startswith(_SIGNED):
             raise WebhookError(
                 400, f"The header {key[:40]} comes twice.", "have the sender send it once"
             )

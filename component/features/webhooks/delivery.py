@@ -2,7 +2,8 @@
 
 GitHub signs the body alone (`X-Hub-Signature-256`, HMAC with SHA-256, hexadecimal). Standard
 Webhooks (https://www.standardwebhooks.com) signs `id.timestamp.body` (`webhook-signature`, a list
-of `v1,` and base64). All comparisons take the same time whatever the signature is.
+of `v1,` and base64). `slack.py` and `discord.py` have those of these services. All comparisons take
+the same time whatever the signature is.
 """
 
 import base64
@@ -12,23 +13,22 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 from urllib.parse import parse_qs
 
 import msgspec
 
-from component.config.kinds import standard_key
-from component.features.webhooks.settings import WebhookEntry
+T = TypeVar("T")
 
 _GITHUB_SIGNATURE: Final = re.compile(r"sha256=([0-9a-f]{64})")
 _ID: Final = re.compile(r"[!-~]{1,256}")
-_TIMESTAMP: Final = re.compile(r"[0-9]{1,12}")
+TIMESTAMP: Final = re.compile(r"[0-9]{1,12}")
 _EVENT: Final = re.compile(r"[a-z0-9_]{1,64}")
 _MOST_SIGNATURES: Final = 8
 """Signatures of one delivery that are looked at; there is one for each secret of the sender."""
 _LONGEST_HEADER: Final = 1024
 
-_SHARE_HINT: Final = (
+SHARE_HINT: Final = (
     "set the same secret in [[webhook]] and at the sender; if it was changed there, keep the old"
     " one in previous_secret until all deliveries with it have arrived"
 )
@@ -64,22 +64,28 @@ class WebhookError(Exception):
 
 
 class Signed(msgspec.Struct, frozen=True):
-    """A delivery whose sender is known. `id` is the sender's, for answers and the log; `key` is the
-    same for a delivery that is sent again, and signed; `event` is the kind, if the sender names it.
+    """A delivery whose sender is known.
+
+    Attributes:
+        id: the sender's, for answers and the log.
+        key: the same for a delivery that is sent again, and signed.
+        event: the kind, if the sender names it in the headers.
+        no_work: why such a delivery never starts work, as a sentence; empty if it may.
+        when_ignored: the body that the sender expects, with the status 200, for a delivery that
+            starts no work; None for that of this service.
+        when_accepted: likewise, for one that does.
     """
 
     id: str
     key: str
     event: str = ""
+    no_work: str = ""
+    when_ignored: bytes | None = None
+    when_accepted: bytes | None = None
 
 
 class Verifier(ABC):
-    """Verifies deliveries. `secrets` are the secret, and the ones before it that are still
-    accepted.
-    """
-
-    def __init__(self, secrets: Sequence[bytes]) -> None:
-        self._secrets = tuple(secrets)
+    """Verifies deliveries."""
 
     @abstractmethod
     def check(self, headers: Mapping[str, str]) -> Sequence[bytes]:
@@ -95,17 +101,28 @@ class Verifier(ABC):
         malformed, 401 for a signature that is wrong or too old.
         """
 
-    def _check_signature(self, signed: bytes, given: Sequence[bytes]) -> None:
+
+class HmacVerifier(Verifier):
+    """Verifies deliveries with an HMAC. `secrets` are the secret, and the ones before it that are
+    still accepted.
+    """
+
+    def __init__(self, secrets: Sequence[bytes]) -> None:
+        self._secrets = tuple(secrets)
+
+    def _check_signature(
+        self, signed: bytes, given: Sequence[bytes], hint: str = SHARE_HINT
+    ) -> None:
         valid = False
         for secret in self._secrets:
             expected = hmac.new(secret, signed, sha256).digest()
             for signature in given[:_MOST_SIGNATURES]:
                 valid |= hmac.compare_digest(expected, signature)
         if not valid:
-            raise WebhookError(401, "The signature is wrong.", _SHARE_HINT)
+            raise wrong_signature(hint)
 
 
-class GitHubVerifier(Verifier):
+class GitHubVerifier(HmacVerifier):
     """Verifies deliveries of GitHub, and of those who sign as GitHub does.
 
     The id of a delivery (`X-GitHub-Delivery`) is not signed. So the key is made from the body: who
@@ -114,13 +131,9 @@ class GitHubVerifier(Verifier):
 
     def check(self, headers: Mapping[str, str]) -> Sequence[bytes]:
         """Check the headers, as `Verifier.check` says."""
-        given = _GITHUB_SIGNATURE.fullmatch(_header(headers, "x-hub-signature-256"))
+        given = _GITHUB_SIGNATURE.fullmatch(header(headers, "x-hub-signature-256"))
         if given is None:
-            raise WebhookError(
-                401,
-                "The header X-Hub-Signature-256 is missing or malformed.",
-                f"the sender does not sign its deliveries: {_SHARE_HINT}",
-            )
+            raise not_signed("X-Hub-Signature-256")
         return [bytes.fromhex(given[1])]
 
     def verify(self, headers: Mapping[str, str], body: bytes, now: float) -> Signed:
@@ -139,7 +152,7 @@ class GitHubVerifier(Verifier):
         return Signed(id_ if _ID.fullmatch(id_) else digest[:32], digest, event)
 
 
-class StandardVerifier(Verifier):
+class StandardVerifier(HmacVerifier):
     """Verifies deliveries of senders that follow Standard Webhooks, whose time differs from `now`
     by at most `window_s` seconds.
     """
@@ -150,19 +163,19 @@ class StandardVerifier(Verifier):
 
     def check(self, headers: Mapping[str, str]) -> Sequence[bytes]:
         """Check the headers, as `Verifier.check` says."""
-        for name, pattern in (("webhook-id", _ID), ("webhook-timestamp", _TIMESTAMP)):
-            if not pattern.fullmatch(_header(headers, name)):
+        for name, pattern in (("webhook-id", _ID), ("webhook-timestamp", TIMESTAMP)):
+            if not pattern.fullmatch(header(headers, name)):
                 raise WebhookError(
                     400,
                     f"The header {name} is missing or malformed.",
                     'the sender does not follow Standard Webhooks; for GitHub use kind = "github"',
                 )
-        given = _header(headers, "webhook-signature")
+        given = header(headers, "webhook-signature")
         if not given:
             raise WebhookError(
                 401,
                 "The header webhook-signature is missing.",
-                f"the sender does not sign its deliveries: {_SHARE_HINT}",
+                f"the sender does not sign its deliveries: {SHARE_HINT}",
             )
         return [found for text in given.split(" ") if (found := _decoded(text))]
 
@@ -171,31 +184,41 @@ class StandardVerifier(Verifier):
         signatures = self.check(headers)
         id_, timestamp = headers["webhook-id"], headers["webhook-timestamp"]
         self._check_signature(b".".join((id_.encode(), timestamp.encode(), body)), signatures)
-        late_s = now - int(timestamp)
-        if abs(late_s) > self._window_s:
-            when = "past" if late_s > 0 else "future"
-            raise WebhookError(
-                401,
-                "The timestamp is too far from the time of this service.",
-                f"the delivery was signed {abs(late_s):.0f} s in the {when}: set the clocks of both"
-                " machines, or increase webhooks.replay_window_s",
-            )
+        check_time(timestamp, now, self._window_s)
         return Signed(id_, id_)
 
 
-def verifier_of(entry: WebhookEntry, window_s: float) -> Verifier:
-    """Return what verifies the deliveries of a webhook of the settings. Signed times may differ
-    from the clock by `window_s` seconds.
+def check_time(timestamp: str, now: float, window_s: float) -> None:
+    """Raise WebhookError (401) if a signed time in seconds since 1970 is not within `window_s`
+    seconds of `now`.
     """
-    given = [entry.secret.get_secret_value(), entry.previous_secret.get_secret_value()]
-    secrets = [secret for secret in given if secret]
-    if entry.kind == "github":
-        return GitHubVerifier([secret.encode() for secret in secrets])
-    keys = [standard_key(secret) for secret in secrets]
-    return StandardVerifier([key for key in keys if key is not None], window_s)
+    late_s = now - int(timestamp)
+    if abs(late_s) > window_s:
+        when = "past" if late_s > 0 else "future"
+        raise WebhookError(
+            401,
+            "The timestamp is too far from the time of this service.",
+            f"the delivery was signed {abs(late_s):.0f} s in the {when}: set the clocks of both"
+            " machines, or increase webhooks.replay_window_s",
+        )
 
 
-def _header(headers: Mapping[str, str], name: str) -> str:
+def wrong_signature(hint: str) -> WebhookError:
+    """Return the refusal of a wrong signature. `hint` says what to compare."""
+    return WebhookError(401, "The signature is wrong.", hint)
+
+
+def not_signed(name: str, hint: str = SHARE_HINT) -> WebhookError:
+    """Return the refusal of a delivery whose header `name` is missing or malformed."""
+    return WebhookError(
+        401,
+        f"The header {name} is missing or malformed.",
+        f"the sender does not sign its deliveries: {hint}",
+    )
+
+
+def header(headers: Mapping[str, str], name: str) -> str:
+    """Return the value of a header; empty if it is missing or too long."""
     value = headers.get(name, "")
     return value if len(value) <= _LONGEST_HEADER else ""
 
@@ -240,6 +263,18 @@ def read_json(content_type: str, body: bytes, max_depth: int) -> Any:
     if _is_deeper(value, max_depth):
         raise _too_deep(max_depth)
     return value
+
+
+def read_as(kind: type[T], body: bytes) -> T:
+    """Return what a service always sends in the JSON of a body. Raises WebhookError (400)."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise WebhookError(
+            400,
+            "The body is not what the service sends.",
+            f"the sender signs as that service does, and is another one: {error}",
+        ) from None
 
 
 def _media_type(content_type: str) -> str:

@@ -10,6 +10,7 @@ from component.config.kinds import (
     Expression,
     Seconds,
     Section,
+    different_names,
     refusal,
     standard_key,
 )
@@ -20,6 +21,7 @@ from component.config.work import WorkEntry, known_agents_only
 WEBHOOK_NAME: Final = r"[a-z0-9][a-z0-9-]{0,63}"
 _PATH: Final = r"(/[A-Za-z0-9._~-]{1,128}){1,8}"
 _SHORTEST_SECRET: Final = 16
+_PUBLIC_KEY: Final = r"[0-9A-Fa-f]{64}"
 
 
 def _name(value: str) -> str:
@@ -61,14 +63,20 @@ class _Deliveries(Section):
     name: Annotated[str, AfterValidator(_name)] = Field(examples=["deployments"])
     """Name of the webhook, in the log and notifications."""
     path: Annotated[str, AfterValidator(_path)] = Field(default="", examples=["/hooks/deployments"])
-    """Path of its URL. Default: `/` and the name."""
-    kind: Literal["github", "generic"] = "generic"
-    """How deliveries are signed: github (X-Hub-Signature-256), or generic for any sender that
-    follows Standard Webhooks (webhook-id, webhook-timestamp and webhook-signature).
+    """Path of its URL. Default: `/` and the name. Webhooks with the same kind and secret can share
+    one: the first whose events and filter fit does the work.
     """
-    secret: SecretStr = Field(examples=["${DEPLOYMENTS_SECRET}"])
-    """The secret shared with the sender, of at least 16 characters. For generic: `whsec_` and 24 to
-    64 bytes in base64. Keep it out of this file.
+    kind: Literal["github", "slack", "discord", "generic"] = "generic"
+    """How deliveries are signed: as by GitHub, Slack or Discord (docs/how-to/integrations.md), or
+    generic for any sender that follows Standard Webhooks (webhook-id, webhook-timestamp and
+    webhook-signature).
+    """
+    public_key: str = Field(default="", examples=["${DISCORD_PUBLIC_KEY}"])
+    """For discord, in place of a secret: the public key of the application, 64 hexadecimal digits.
+    """
+    secret: SecretStr = Field(default=SecretStr(""), examples=["${DEPLOYMENTS_SECRET}"])
+    """The secret shared with the sender, of at least 16 characters; for slack the signing secret of
+    the app. For generic: `whsec_` and 24 to 64 bytes in base64. Keep it out of this file.
     """
     previous_secret: SecretStr = Field(
         default=SecretStr(""), examples=["${DEPLOYMENTS_SECRET_OLD}"]
@@ -90,10 +98,12 @@ class _Deliveries(Section):
     @field_validator("secret", "previous_secret")
     @classmethod
     def _usable_secret(cls, value: SecretStr, info: ValidationInfo) -> SecretStr:
-        text = value.get_secret_value()
-        if not text and info.field_name == "previous_secret":
+        text, kind = value.get_secret_value(), info.data.get("kind")
+        if text and kind == "discord":
+            raise refusal('has no effect with kind = "discord": set public_key, and remove it')
+        if kind == "discord" or (not text and info.field_name == "previous_secret"):
             return value
-        if info.data.get("kind") == "generic" and standard_key(text) is None:
+        if kind == "generic" and standard_key(text) is None:
             raise refusal(
                 "must be whsec_ and 24 to 64 bytes in base64: make one with"
                 ' `echo "whsec_$(openssl rand -base64 32)"`'
@@ -108,9 +118,37 @@ class _Deliveries(Section):
     @field_validator("events")
     @classmethod
     def _only_github(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        if value and info.data.get("kind") == "generic":
+        if value and info.data.get("kind") not in (None, "github"):
             raise refusal('has no effect unless kind = "github": use filter instead')
         return value
+
+    @field_validator("public_key")
+    @classmethod
+    def _only_discord(cls, value: str, info: ValidationInfo) -> str:
+        kind = info.data.get("kind")
+        if kind == "discord" and not re.fullmatch(_PUBLIC_KEY, value):
+            raise refusal(
+                "must be 64 hexadecimal digits: copy the public key from General Information of"
+                " the application at https://discord.com/developers/applications"
+            )
+        if value and kind not in (None, "discord"):
+            raise refusal('has no effect unless kind = "discord": remove it')
+        return value
+
+
+class WebhookReply(Section):
+    """A skill that sends the result of the work to where the delivery came from."""
+
+    skill: str = Field(min_length=1, examples=["discord.followup"])
+    """Name of the skill. It is called with the rights of the principal."""
+    params: dict[str, Expression] = Field(
+        default={}, examples=[{"application": "application_id", "token": "token"}]
+    )
+    """Parameters of the skill: for each a JMESPath expression about the JSON of the delivery."""
+    text: str = Field(default="text", min_length=1)
+    """Parameter of the skill that is set to the result. What exceeds its maxLength is cut off."""
+    failed: str = "Sorry, this did not work."
+    """What is sent if the work fails. Empty to send nothing."""
 
 
 class WebhookEntry(WorkEntry, _Deliveries):
@@ -122,6 +160,7 @@ class WebhookEntry(WorkEntry, _Deliveries):
     """Parameters of the skill: for each a JMESPath expression about the JSON. What selects nothing
     is left out.
     """
+    reply: WebhookReply | None = None
     per_minute: Count = 60
     """Maximum number of deliveries per minute that start work. Further ones are answered with 429,
     so the sender delivers them later.
@@ -132,14 +171,21 @@ class WebhookEntry(WorkEntry, _Deliveries):
         """The path of its URL."""
         return self.path or f"/{self.name}"
 
+    @property
+    def sender(self) -> tuple[object, ...]:
+        """What webhooks at the same path have in common."""
+        return self.kind, self.public_key, self.secret, self.previous_secret
+
 
 def _differ(entries: tuple[WebhookEntry, ...]) -> tuple[WebhookEntry, ...]:
-    for what, values in (
-        ("called", [entry.name for entry in entries]),
-        ("at the path", [entry.url_path for entry in entries]),
-    ):
-        if twice := next((value for value in values if values.count(value) > 1), None):
-            raise refusal(f"has two webhooks {what} {twice!r}: change one of them")
+    different_names("webhooks")(entries)
+    senders: dict[str, tuple[object, ...]] = {}
+    for entry in entries:
+        if senders.setdefault(entry.url_path, entry.sender) != entry.sender:
+            raise refusal(
+                f"has two webhooks at the path {entry.url_path!r} that differ in kind, secret or"
+                " public_key: change the path of one of them"
+            )
     return entries
 
 

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from component.app.schema import SCHEMA
@@ -20,6 +21,8 @@ from component.features.shared_files.rows import SharedFile
 from component.features.watches import rows as watch_rows
 from component.features.watches.events import OfferedEvent, accept
 from component.features.watches.watch import Observed, Watch
+from component.features.webhooks import rows as reply_rows
+from component.features.webhooks.rows import Reply
 from component.kernel import started_work
 from component.kernel.started_work import Started
 from component.kernel.triggers import Trigger, Work
@@ -59,7 +62,7 @@ def test_the_tables_whose_rows_are_forgotten_are_known() -> None:
             "started_work",
             "told_messages",
         ),
-        *("watch_events", "watches"),
+        *("watch_events", "watches", "webhook_replies"),
     } == FORGOTTEN
 
 
@@ -124,6 +127,17 @@ def fill(database: Database, person: JID) -> None:
     object_rows.put(
         database, space, ObjectRow(StoredObject("note", "n", 1, 1, stored), 1, None, ())
     )
+    reply = Reply(
+        webhook="w",
+        delivery=person.local or "",
+        agent="assistant",
+        principal=person,
+        skill="s",
+        params=msgspec.Raw(b"{}"),
+        text="text",
+        failed=f"secret of {person.local}",
+    )
+    reply_rows.add_reply(reply, database)
     event = OfferedEvent(Observed(item=f"{person.local}", version="1"), (watch.id,), b'{"a":1}')
     source = watch_rows.SourceRows(database, f"source of {person}")
     assert accept(source, [event], {watch.id: watch}, 5).starts == 1
@@ -152,6 +166,7 @@ def forget_juliet(database: Database) -> list[Schedule]:
     watch_rows.forget(database, juliet)
     standing_rows.forget_person(database, JULIET, AGENT)
     object_rows.forget(database, Space("assistant", str(JULIET)))
+    reply_rows.forget(database, juliet)
     assert file_rows.forget(database, juliet) in (["file of juliet"], [])
     return schedule_rows.forget(database, JULIET, "assistant")
 

@@ -111,6 +111,42 @@ async def test_a_repeated_request_succeeds_when_the_server_is_back() -> None:
         assert text_of(await called(weather(server.url), {"city": "x"})).startswith("It is 1 ")
 
 
+async def test_what_a_server_refuses_for_now_is_sent_again_whatever_its_method() -> None:
+    answers = [as_json({}, 429, Retry_After="0"), as_json({}, 429, Retry_After="0"), as_json({})]
+    async with serving(lambda _: answers.pop(0)) as server:
+        await called(weather(server.url, method="POST"), {"city": "x"})
+    assert len(server.requests) == 3
+    async with serving(lambda _: as_json({}, 429, Retry_After="0")) as server:
+        with pytest.raises(SkillUnavailable, match="refuses further requests") as failure:
+            await called(weather(server.url, method="POST"), {"city": "x"})
+    assert not failure.value.begun
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ({"ok": False, "error": "not_in_channel"}, "reports an error: not_in_channel."),
+        ({"ok": False, "error": {"code": 7}}, 'reports an error: {"code":7}.'),
+        ({"ok": False, "error": " too\n\tmany. "}, "reports an error: too many."),
+        ({"ok": False, "error": "x" * 2000}, "xxx…."),
+        ({"ok": True, "error": "ignored", "current": {}}, ""),
+        ({"ok": True, "error": None, "current": {}}, ""),
+    ],
+)
+async def test_an_error_with_the_status_200_is_an_error(answer: object, error: str) -> None:
+    async with serving(lambda _: as_json(answer)) as server:
+        result = await called(weather(server.url, error="!ok && error"), {"city": "x"})
+    assert result.is_error == bool(error)
+    assert error in text_of(result)
+    assert len(text_of(result)) < 400
+
+
+async def test_an_error_without_a_reason_is_an_error() -> None:
+    async with serving(lambda _: as_json({"failed": True})) as server:
+        result = await called(weather(server.url, error="failed"), {"city": "x"})
+    assert (result.is_error, text_of(result)) == (True, "127.0.0.1 reports an error.")
+
+
 async def test_no_redirect_leads_to_another_server_and_secrets_stay() -> None:
     async with serving(lambda _: as_json({})) as other:
         async with serving(lambda _: redirect(f"{other.url}/x", 307)) as server:

@@ -194,6 +194,32 @@ async def test_responses_are_limited(storage: Storage, tmp_path: Path) -> None:
             assert "1,024 bytes" in result.outputs[0].text
 
 
+async def test_an_api_that_reports_errors_with_the_status_200_or_asks_to_wait(
+    storage: Storage, tmp_path: Path
+) -> None:
+    answers = [
+        as_json({"ok": False, "error": "no such city"}),
+        as_json({}, 429, Retry_After="0"),
+        as_json({"ok": True, "current": {"temperature": 3}}),
+        *[as_json({}, 429, Retry_After="0")] * 3,
+    ]
+    async with serving(lambda _: answers.pop(0)) as server:
+        install(tmp_path / "skills", server.url, request='method = "POST"')
+        path = tmp_path / "skills" / "city" / "skill.toml"
+        said = path.read_text().replace(
+            'select = "current"', 'select = "current"\nerror = "!ok && error"'
+        )
+        path.write_text(said)
+        async with opened(storage, tmp_path / "skills") as world:
+            await world.directories.approve("city", ADMIN)
+            refused = await world.call("city", city="Verona")
+            assert refused.is_error
+            assert refused.outputs[0].text == "127.0.0.1 reports an error: no such city."
+            assert await world.says("city", city="Verona") == "3 degrees"
+            with pytest.raises(SkillUnavailable, match="status 429"):
+                await world.call("city", city="Verona")
+
+
 @pytest.mark.parametrize(
     ("parts", "why"),
     [

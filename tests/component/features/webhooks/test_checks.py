@@ -1,5 +1,6 @@
 """What `xmpp-agent doctor` says of webhooks."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from component.config import Server, Settings
 from component.config.policy import Agent, Policy, Rule
 from component.features.webhooks.feature import check_webhooks
 
+EXAMPLES = Path(__file__).parents[4] / "examples" / "skills"
 HOOK: dict[str, Any] = {
     "name": "deployments",
     "kind": "github",
@@ -49,3 +51,17 @@ def test_doctor_reports_a_webhook_whose_skill_cannot_be_run(
     agent = Agent(allowed_domains=("example.com",))
     verdict, text = said(settings([hook], 8470, agent=agent, **more))["webhook deployments"]
     assert (verdict, word in text) == ("failed", True), text
+
+
+def test_doctor_reports_a_reply_that_cannot_be_sent() -> None:
+    hook = HOOK | {"reply": {"skill": "slack.reply"}}
+    verdict, text = said(settings([hook], 8470))["webhook deployments"]
+    assert (verdict, "replies are not sent: there is no skill slack.reply" in text) == (
+        "failed",
+        True,
+    )
+
+
+def test_skills_in_directories_are_known_before_they_are_approved() -> None:
+    hook = HOOK | {"reply": {"skill": "slack.reply"}}
+    assert list(said(settings([hook], 8470, skills={"directories": [EXAMPLES]}))) == ["webhooks"]

@@ -17,9 +17,12 @@ from component.features.webhooks.delivery import (
     WebhookError,
     read_json,
 )
+from component.features.webhooks.discord import DiscordVerifier
 from component.features.webhooks.settings import WebhookLimits
+from component.features.webhooks.slack import SlackVerifier
 from component.kernel.rate import Rate
 from component.store import Storage
+from tests.component.features.webhooks.services import Discord, Slack
 from tests.component.features.webhooks.world import (
     KEY,
     SECRET,
@@ -32,6 +35,8 @@ from tests.component.features.webhooks.world import (
 from tests.waiting import eventually
 
 NOW = 1_800_000_000
+SLACK = Slack.secrets["SLACK_SIGNING_SECRET"].encode()
+DISCORD = Discord.secrets["DISCORD_PUBLIC_KEY"]
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
@@ -127,11 +132,16 @@ def lower(pairs: list[tuple[str, str]]) -> dict[str, str]:
 
 @given(st.binary(), st.binary(), st.data())
 def test_only_what_was_signed_is_accepted(body: bytes, other: bytes, data: st.DataObject) -> None:
-    standard, github_ = StandardVerifier([KEY], 300), GitHubVerifier([SECRET])
-    signed = lower(generic_headers(body, "id", NOW)), lower(github_headers(body))
-    for verifier, headers in zip((standard, github_), signed, strict=True):
-        assert verifies(verifier, headers, body)
-        assert verifies(verifier, headers, other) == (other == body)
+    event = b'{"type":"event_callback","event_id":"E","more":"%s"}' % body.hex().encode()
+    interaction = b'{"type":2,"id":"1","more":"%s"}' % body.hex().encode()
+    for verifier, headers, sent in (
+        (StandardVerifier([KEY], 300), lower(generic_headers(body, "id", NOW)), body),
+        (GitHubVerifier([SECRET]), lower(github_headers(body)), body),
+        (SlackVerifier([SLACK], 300), lower(Slack.headers(event, at=NOW)), event),
+        (DiscordVerifier(DISCORD, 300), lower(Discord.headers(interaction, at=NOW)), interaction),
+    ):
+        assert verifies(verifier, headers, sent)
+        assert verifies(verifier, headers, other) == (other == sent)
         covered = [
             name
             for name in headers
@@ -153,22 +163,34 @@ def test_only_what_was_signed_is_accepted(body: bytes, other: bytes, data: st.Da
                 "webhook-signature",
                 "x-hub-signature-256",
                 "x-github-event",
+                "x-slack-signature",
+                "x-slack-request-timestamp",
+                "x-signature-ed25519",
+                "x-signature-timestamp",
             ]
         ),
         st.text(max_size=40)
-        | st.just("v1,")
+        | st.sampled_from(["v1,", str(NOW), "0" * 128, f"v0={'0' * 64}"])
         | st.just("v1," + base64.b64encode(b"x" * 32).decode()),
     )
 )
 def test_made_up_headers_are_refused(headers: dict[str, str]) -> None:
     assert not verifies(StandardVerifier([KEY], 300), headers, b"{}")
     assert not verifies(GitHubVerifier([SECRET]), headers, b"{}")
+    assert not verifies(SlackVerifier([SLACK], 300), headers, b"{}")
+    assert not verifies(DiscordVerifier(DISCORD, 300), headers, b"{}")
 
 
-@given(st.integers(-100_000, 100_000))
+@given(st.integers(-100_000, 100_000) | st.sampled_from([-301, -300, 300, 301]))
 def test_the_window_is_kept(seconds: int) -> None:
-    headers = lower(generic_headers(b"{}", "id", NOW + seconds))
-    assert verifies(StandardVerifier([KEY], 300), headers, b"{}") == (abs(seconds) <= 300)
+    event, ping = b'{"type":"event_callback","event_id":"E"}', b'{"type":1,"id":"1"}'
+    at = NOW + seconds
+    for verifier, headers, body in (
+        (StandardVerifier([KEY], 300), lower(generic_headers(b"{}", "id", at)), b"{}"),
+        (SlackVerifier([SLACK], 300), lower(Slack.headers(event, at=at)), event),
+        (DiscordVerifier(DISCORD, 300), lower(Discord.headers(ping, at=at)), ping),
+    ):
+        assert verifies(verifier, headers, body) == (abs(seconds) <= 300)
 
 
 @given(st.binary(max_size=200))

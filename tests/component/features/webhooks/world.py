@@ -47,7 +47,8 @@ class RecordingStarter:
         self.error: Exception | None = None
         self.called = 0
 
-    async def start(self, trigger: Trigger, work: Work) -> str | None:
+    async def start(self, trigger: Trigger, work: Work, also: object = None) -> str | None:
+        del also
         self.called += 1
         if self.error is not None:
             raise self.error
