@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final, NoReturn, TypeVar
+from typing import Final, NoReturn
 
 import anyio
 import msgspec
@@ -37,6 +37,7 @@ from component.budget.protocol import (
     Scope,
     Spender,
     exceeded_text,
+    smaller,
     usage_text,
 )
 from component.budget.rows import TASKS, Key, add, forget_spending, open_tasks, spending_of_day
@@ -46,8 +47,6 @@ from component.store.errors import StorageError
 from component.store.outages import log_failure
 from component.store.storage import Storage
 from xep.jid import JID
-
-N = TypeVar("N", int, float)
 
 _log = structlog.get_logger("component.budget")
 _ALL: Final = "all"
@@ -458,8 +457,8 @@ class BudgetBook:
         limit = self._limit(key)
         if key[1] == "task":
             limit = Budget(
-                tokens=_smaller(limit.tokens, who.limit_tokens),
-                usd=_smaller(limit.usd, who.limit_usd),
+                tokens=smaller(limit.tokens, who.limit_tokens),
+                usd=smaller(limit.usd, who.limit_usd),
             )
         if limit.tokens is None and limit.usd is None:
             return
@@ -550,10 +549,6 @@ class BudgetBook:
             return False
         self._allotments.pop(key, None)
         return True
-
-
-def _smaller(one: N | None, other: N | None) -> N | None:
-    return min((each for each in (one, other) if each is not None), default=None)
 
 
 def _is_spent(account: BudgetAccount, most: Amount, limit: Budget) -> bool:
