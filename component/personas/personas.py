@@ -37,6 +37,7 @@ class Personas:
 
     Args:
         defaults: the persona of each agent for people who have chosen none, by id.
+        approved: whether those that were proposed and approved are offered.
     """
 
     def __init__(
@@ -46,15 +47,19 @@ class Personas:
         configured: settings.Personas,
         *,
         defaults: Mapping[str, str] | None = None,
+        approved: bool = False,
     ) -> None:
         self._layout = layout
         self._texts = texts
         self._locks: KeyLocks[SessionKey] = KeyLocks()
         self._warned: set[str] = set()
-        self.configure(configured, defaults or {})
+        self.configure(configured, defaults or {}, approved=approved)
 
-    def configure(self, configured: settings.Personas, defaults: Mapping[str, str]) -> None:
+    def configure(
+        self, configured: settings.Personas, defaults: Mapping[str, str], *, approved: bool = False
+    ) -> None:
         """Apply these settings from now on; see the arguments of the class."""
+        self._approved = approved
         self._allow_own = configured.allow_user_personas
         self._defaults = {DEFAULT_AGENT: configured.default} | dict(defaults)
         self._restrictions = [
@@ -163,7 +168,8 @@ class Personas:
 
     def _folders_of(self, name: str) -> tuple[Path, ...]:
         """Return where a package for all may be; the first counts, which is the operator's."""
-        return self._layout.personas / name, self._layout.approved_personas / name
+        folder = self._layout.personas / name
+        return (folder, self._layout.approved_personas / name) if self._approved else (folder,)
 
     def _usable(self, persona: Persona | None, name: str, who: JID) -> Persona | None:
         if persona is None:
@@ -212,8 +218,9 @@ class Personas:
 
     def _names(self, key: SessionKey) -> tuple[tuple[str, ...], tuple[str, ...]]:
         layout = self._layout
-        names = (*_folders(layout.personas), *_folders(layout.approved_personas))
-        of_all, own = tuple(sorted(names)), layout.own_personas(key)
+        of_all, own = _folders(layout.personas), layout.own_personas(key)
+        if self._approved:
+            of_all = tuple(sorted((*of_all, *_folders(layout.approved_personas))))
         if not self._allow_own or not files.check_folder(layout.root, own):
             return of_all, ()
         return of_all, _folders(own)

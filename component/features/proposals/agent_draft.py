@@ -24,10 +24,11 @@ from component.personas.packages import (
     lighter,
     rights_of,
 )
-from component.policy.flows import TRUSTED, AgentLimits, covers, narrowed_capabilities
+from component.policy.flows import AgentLimits, covers, narrowed_capabilities
 from component.skill_directories.proposals import PERSONA, PERSONA_FILE
 from component.skills import Skill
 from component.skills.errors import printable
+from component.skills.foreign_texts import trusted_line
 
 MOST_TESTS: Final = 3
 LONGEST_TEST: Final = 500
@@ -235,7 +236,5 @@ def agent_prompt(
 def _skill_line(skill: Skill) -> str:
     """Return a line about a skill; without its description if a stranger has written that."""
     reads = " (only reads)" if skill.annotations.read_only else ""
-    if skill.described_by not in (None, *TRUSTED):
-        return f"- {skill.name}{reads}"
-    about = printable(skill.description.strip().partition("\n")[0], _LONGEST_LINE)
-    return f"- {skill.name}{reads}: {about}"
+    about = trusted_line(skill, _LONGEST_LINE)
+    return f"- {skill.name}{reads}{f': {about}' if about else ''}"
