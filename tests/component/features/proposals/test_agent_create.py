@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import anyio
 import pytest
 
 from component.models.protocol import ModelRequest
@@ -190,29 +191,27 @@ async def test_only_those_whom_the_settings_name_propose(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("step", range(3))
-async def test_a_kill_leaves_the_whole_proposal_or_nothing(tmp_path: Path, step: int) -> None:
-    reached = False
-    kits: list[Kit] = []
+async def test_a_proposal_continues_after_a_kill_and_repeats_no_step(
+    tmp_path: Path, step: int
+) -> None:
+    """Step 0 writes the draft, 1 and 2 answer its tests."""
+    reached = anyio.Event()
 
-    async def kill_at(request: ModelRequest) -> str:
-        """Stop at a step of the model: while it writes, answers the first and the second test."""
-        nonlocal reached
-        reached = True
-        assert proposed(kits[0]) == []
-        await kits[0].kill()
+    async def hang(_request: ModelRequest) -> str:
+        reached.set()
+        await anyio.sleep_forever()
         raise AssertionError("it was killed")
 
-    tests = {"tests": ["What time is it?", "And now?"]}
-    steps = [draft(**tests), "Nine.", "Ten."]
-    async with town(tmp_path, *steps[:step], kill_at) as (kit, juliet, _):
-        kits.append(kit)
-        await juliet.say(f"/persona create {SENTENCE}")
+    steps = [draft(tests=["What time is it?", "And now?"]), "Nine.", "Ten."]
+    async with town(tmp_path, *steps[:step], hang, *steps[step:]) as (kit, juliet, _):
+        await juliet.ask(f"/persona create {SENTENCE}", "takes a while")
+        await reached.wait()
         await kit.settled()
-        assert reached
-        assert kit.model is not None
-        kit.model.add(*steps[step:])
-        await kit.start()
-        await kit.settled()
-        assert proposed(kit) in ([], ["persona:town-crier"])
+        assert proposed(kit) == []
+        await kit.restart(kill=True)
+        assert "Town Crier is proposed" in await juliet.hear("is proposed", within_s=300)
         record = read_proposal(kit.settings.storage.path / "proposed-skills/persona:town-crier")
-        assert record is None or [one.answer for one in record.answers] == ["Nine.", "Ten."]
+        assert record is not None
+        assert [one.answer for one in record.answers] == ["Nine.", "Ten."]
+        assert kit.model is not None
+        assert len(kit.model.requests) == len(steps) + 1
