@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeVar
 
 import anyio
 import msgspec
@@ -37,7 +37,6 @@ from component.budget.protocol import (
     Scope,
     Spender,
     exceeded_text,
-    smaller,
     usage_text,
 )
 from component.budget.rows import TASKS, Key, add, forget_spending, open_tasks, spending_of_day
@@ -47,6 +46,8 @@ from component.store.errors import StorageError
 from component.store.outages import log_failure
 from component.store.storage import Storage
 from xep.jid import JID
+
+N = TypeVar("N", int, float)
 
 _log = structlog.get_logger("component.budget")
 _ALL: Final = "all"
@@ -549,6 +550,11 @@ class BudgetBook:
             return False
         self._allotments.pop(key, None)
         return True
+
+
+def smaller(one: N | None, other: N | None) -> N | None:
+    """Return the smaller of two limits; None stands for no limit."""
+    return min((each for each in (one, other) if each is not None), default=None)
 
 
 def _is_spent(account: BudgetAccount, most: Amount, limit: Budget) -> bool:

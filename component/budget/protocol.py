@@ -2,15 +2,13 @@
 
 import operator
 from collections.abc import Mapping
-from typing import Literal, TypeVar
+from typing import Literal
 
 import msgspec
 
 from component.config.agents import Budget
 from component.config.kinds import defaults
 from xep.jid import JID
-
-N = TypeVar("N", int, float)
 
 Scope = Literal["agent", "principal", "room", "task", "day"]
 """The kinds of budget: those of an agent (its sub-agents included), of a principal, of a room and
@@ -128,11 +126,6 @@ class BudgetUsage(msgspec.Struct, frozen=True, kw_only=True):
     cached: int = 0
     reasoning: int = 0
     output: int = 0
-
-
-def smaller(one: N | None, other: N | None) -> N | None:
-    """Return the smaller of two limits; None stands for no limit."""
-    return min((each for each in (one, other) if each is not None), default=None)
 
 
 def usage_text(row: BudgetUsage) -> str:

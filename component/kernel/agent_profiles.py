@@ -10,7 +10,7 @@ import msgspec
 from component.agent.protocol import Away, Profile
 from component.agent.registry import Agents
 from component.agent.requests import TurnRequest
-from component.budget.protocol import smaller
+from component.budget.book import smaller
 from component.config import Settings
 from component.config.agents import AgentEntry
 from component.config.llm import Tier

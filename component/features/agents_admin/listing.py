@@ -86,8 +86,8 @@ class AgentListing:
     ) -> Sequence[ListedAgent]:
         """Return the agents, then the personas of `agent`. Raises StorageError.
 
-        `owner` is the person, or a room, whose personas these are. `limits` are those of the agent
-        whose model asks, if one does.
+        `owner` is the person, or a room, whose personas these are. `limits` narrow what each can
+        do, in a room.
         """
         profiles, entries = self._agents.profiles, self._agents.agents.entries
         found = [

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta
 
 from component import DEFAULT_AGENT
+from component.policy.flows import AgentLimits
 from component.skills.context import Context
 from component.skills.declare import own_skill
 from component.skills.errors import SkillError
@@ -47,9 +48,11 @@ def agents_skill(listing: Callable[[], "AgentListing"]) -> Skill:
         from component.features.agents_admin.listing import listing_text, whole_text  # noqa: PLC0415
 
         agent = context.agent.partition("/")[0] or DEFAULT_AGENT
-        owner = JID.parse(context.owner)
+        principal, owner = JID.parse(context.principal), JID.parse(context.owner)
+        # In a room it says only what can be used there.
+        limits = context.limits if context.room else AgentLimits()
         try:
-            rows = await listing().rows(agent, JID.parse(context.principal), owner, context.limits)
+            rows = await listing().rows(agent, principal, owner, limits)
         except StorageError as error:
             raise SkillError("The agents cannot be listed at the moment.") from error
         if not name:

@@ -36,7 +36,7 @@ _NOT_NOW: Final = "Agents cannot be tried at the moment."
 
 
 class AgentDesigner:
-    """Makes drafts of agents, for whoever asks."""
+    """Makes the drafts of agents that people and models ask for."""
 
     def __init__(self, environment: Environment, agents: AgentSubsystem, most_bytes: int) -> None:
         self._catalog = environment.catalog

@@ -106,10 +106,11 @@ async def test_a_model_lists_agents_and_a_persona_only_takes_rights_away(tmp_pat
         juliet = kit.peer(JULIET)
         await juliet.ask("What can you do?", "I can echo.")
         result = model.requests[1].messages[-1].text
+        assert "- The Clerk (clerk@agent.capulet.example): Deletes.\n  can: memory_forget" in result
         assert "- M Mentor (/persona mentor): Teaches.\n  can: echo, time\n" in result
         await juliet.ask("/persona mentor", "I am now")
         await juliet.ask("What do you know?", "I cannot.")
         calls, after = model.requests[2:]
         assert sorted(tool.name for tool in calls.tools) == ["echo", "spawn_agent", "time"]
-        assert "There is no tool called 'memory_search'." in after.messages[-1].text
+        assert "There is no tool of this name." in after.messages[-2].text
         assert after.tool_choice == "none", "the second call of the model has to be the answer"
