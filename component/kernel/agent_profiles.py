@@ -20,8 +20,8 @@ from component.memory_directory.layout import SessionKey
 from component.models.building import Models
 from component.models.offered_tools import RefusedTools
 from component.models.protocol import Model
-from component.personas.packages import TEXTS, Persona, PersonaText, tier_of
-from component.personas.workspace import Character
+from component.personas.packages import Persona, PersonaText, tier_of
+from component.personas.workspace import Character, with_persona
 from component.policy.flows import narrowed_capabilities
 from component.policy.globs import narrowed
 from xep.jid import JID
@@ -191,11 +191,10 @@ class AgentProfiles:
         """
         entry = self._agents.entries[key.agent.partition("/")[0]]
         character = await self._memories.workspace.read(key, declared=entry)
-        texts = {kind: text for kind in TEXTS if (text := getattr(draft, kind))}
         persona = Persona(**draft.described, folder=self._memories.layout.approved_personas)
         return msgspec.structs.replace(
             self.outline(entry, key.who, persona),
-            **(msgspec.structs.asdict(character) | texts),
+            **msgspec.structs.asdict(with_persona(character, draft)),
             agent=key.agent,
             above=(entry.name,),
         )

@@ -106,6 +106,10 @@ async def test_a_sentence_becomes_an_agent_that_is_tried_approved_and_used(tmp_p
         used = kit.model.requests[-1]
         assert used.messages[0].text.startswith("You are a town crier.")
         assert used.max_tokens == 200
+        # Its rules are added to those of the operator, as in the trial.
+        for one in (tried, used):
+            assert "all that is said below:\n\nSay the time, loudly." in one.messages[0].text
+            assert "Be brief." in one.messages[0].text
         assert [tool.name for tool in used.tools] == ["spawn_agent", "time"]
         sub_agents = kit.settings.memory_path / "_sub"
         assert not list(sub_agents.glob("*")), "nothing is left of the trial"
