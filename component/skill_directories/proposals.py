@@ -144,7 +144,9 @@ class PackageFolder:
         """Return the names of all directories; none if the folder does not exist."""
         try:
             return frozenset(
-                entry.name for entry in self._directory.iterdir() if not entry.name.startswith(".")
+                entry.name
+                for entry in self._directory.iterdir()
+                if not entry.name.startswith(".") and entry.is_dir()
             )
         except FileNotFoundError:
             return frozenset()
@@ -182,7 +184,7 @@ class ProposalFolder(PackageFolder):
         for name in self.names():
             try:
                 proposal = read_proposal(self.path(name))
-            except (SkillLoadError, NotADirectoryError):
+            except SkillLoadError:
                 proposal = None
             found[name] = proposal or Proposal(principal="")
         return found

@@ -451,4 +451,7 @@ def _waiting_personas(settings: Settings) -> Sequence[str]:
         return ()
     from component.features.installed_skills.personas import waiting_personas  # noqa: PLC0415
 
-    return waiting_personas(settings.proposals_path, settings.memory_path)
+    try:
+        return waiting_personas(settings.proposals_path, settings.memory_path)
+    except StorageError:
+        return ()  # the check of the memory says why

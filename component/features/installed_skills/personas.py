@@ -33,6 +33,7 @@ from component.features.installed_skills.commands import (
     state_of,
 )
 from component.memory_directory import files
+from component.memory_directory.files import MemoryStoreError
 from component.memory_directory.layout import Layout
 from component.personas.packages import (
     MANIFEST,
@@ -51,6 +52,7 @@ from component.skill_directories.proposals import (
     ProposalFolder,
     persona_digest,
 )
+from component.store.outages import log_failure
 from component.store.storage import Storage
 
 _log = structlog.get_logger("component.skills")
@@ -94,10 +96,13 @@ class ProposedPersonas(Installed):
 
     async def reload(self, _names: Collection[str] | None) -> None:
         """Make the packages that are approved, and delete those that are not any more. Raises
-        StorageError.
+        StorageError; problems of the disk are logged.
         """
         async with self._changing:
-            await self._update()
+            try:
+                await self._update()
+            except MemoryStoreError as error:
+                log_failure(_log, "approved personas cannot be written", error)
 
     async def _update(self) -> None:
         wanted = {
@@ -137,17 +142,21 @@ class ProposedPersonas(Installed):
     async def list(self) -> Sequence[InstalledSkill]:
         """Return the proposed personas, and those that are approved, by name."""
         found, approvals = await self._all()
-        return [
-            self._entry(name, found.get(name), approvals.get(name))
-            for name in sorted({*found, *approvals})
-        ]
+
+        def entries() -> list[InstalledSkill]:
+            return [
+                self._entry(name, found.get(name), approvals.get(name))
+                for name in sorted({*found, *approvals})
+            ]
+
+        return await system.in_thread(entries)
 
     async def show(self, name: str) -> SkillSheet:
         """See `Installed`."""
         found, approvals = await self._all()
         if name not in found and name not in approvals:
             raise not_there(name)
-        return self._sheet(name, found.get(name), approvals.get(name))
+        return await system.in_thread(self._sheet, name, found.get(name), approvals.get(name))
 
     async def approve(
         self, name: str, by: str, *, digest: str = "", trusted: bool = False
@@ -203,6 +212,8 @@ class ProposedPersonas(Installed):
         """Return the proposals and the approvals, by name. Raises StorageError."""
         found = await system.in_thread(proposed_personas, self._folder)
         return found, {one.name: one for one in await self._stored.all()}
+
+    # In worker threads.
 
     def _entry(
         self, name: str, found: ProposedPersona | None, approval: Approval | None
@@ -287,9 +298,10 @@ def waiting_personas(proposals: Path, memory: Path) -> Sequence[str]:
     Blocks. Raises MemoryStoreError.
     """
     approved = Layout(memory).approved_personas
-    return [
-        f"{name} (by {one.proposal.principal})"
-        for name, one in proposed_personas(ProposalFolder(proposals)).items()
-        if one.persona is not None
-        and not _has_files(approved / one.persona.id, files_of(one.persona))
-    ]
+    with files.explained(approved, "read"):
+        return [
+            f"{name} (by {one.proposal.principal})"
+            for name, one in proposed_personas(ProposalFolder(proposals)).items()
+            if one.persona is not None
+            and not _has_files(approved / one.persona.id, files_of(one.persona))
+        ]
