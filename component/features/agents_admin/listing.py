@@ -47,7 +47,7 @@ class ListedAgent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     Attributes:
         name: the name of the agent, or the id of the persona.
         address: where the agent is; empty for a persona.
-        state: of the agent; empty for a persona.
+        state: of the agent, for admins, and for others if it is paused; empty for a persona.
         chosen: whether the person has chosen the persona.
         own: whether the person has created the persona for herself.
         cost: the model and its price, for people.
@@ -90,11 +90,12 @@ class AgentListing:
         do, in a room.
         """
         profiles, entries = self._agents.profiles, self._agents.agents.entries
-        found = [
-            self._row(entry, principal, profiles.outline(entry, principal).limited(limits))
-            for entry in entries.values()
-            if self._is_reached(entry)
-        ]
+        found = []
+        for entry in entries.values():
+            state = self._shown_state(entry.name, is_admin=principal in self._catalog.admins)
+            if state is not None and self._is_reached(entry.name):
+                outline = profiles.outline(entry, principal).limited(limits)
+                found.append(self._row(entry, principal, outline, state))
         key = SessionKey(agent, owner)
         active = await self._personas.active(key)
         for persona in await self._personas.list(key):
@@ -103,21 +104,34 @@ class AgentListing:
             found.append(_of_persona(row, persona, active))
         return found
 
-    def _is_reached(self, entry: AgentEntry) -> bool:
-        state = self._agents.agents.get(entry.name)
-        is_there = state is not None and state.state != "killed"
-        return is_there and self._addresses.address_of(entry.name).local in self._catalog.profiles
+    def _is_reached(self, name: str) -> bool:
+        return self._addresses.address_of(name).local in self._catalog.profiles
 
-    def _row(self, entry: AgentEntry, principal: JID, profile: Profile) -> ListedAgent:
+    def _shown_state(self, name: str, *, is_admin: bool) -> State | Literal[""] | None:
+        """Return the state of an agent that somebody sees; None if that person has no use for the
+        agent any more.
+        """
+        known = self._agents.agents.get(name)
+        state = "" if known is None else known.state
+        if is_admin or state == "paused":
+            return state
+        return None if state == "killed" else ""
+
+    def _row(
+        self,
+        entry: AgentEntry,
+        principal: JID,
+        profile: Profile,
+        state: State | Literal[""] = "",
+    ) -> ListedAgent:
         skills, others = self._usable(principal, profile.limits)
-        state = self._agents.agents.get(entry.name)
         return ListedAgent(
             kind="agent",
             name=entry.name,
             title=profile.title,
             description=entry.description,
             address=str(self._addresses.address_of(entry.name)),
-            state="" if state is None else state.state,
+            state=state,
             cost=cost_of(self._agents.profiles.model_for(profile), profile.tier),
             limits=_limits_text(self._agents.budgets.limits, entry.name),
             skills=tuple(map(self._described, skills)),
@@ -157,7 +171,6 @@ def _of_persona(row: ListedAgent, persona: Persona, active: Persona | None) -> L
         title=f"{persona.icon} {persona.name}".strip(),
         description=persona.description,
         address="",
-        state="",
         chosen=is_active,
         own=persona.own,
     )
@@ -217,7 +230,7 @@ def whole_text(row: ListedAgent) -> str:
 
 def _headline(row: ListedAgent) -> str:
     marks = [row.address or f"/persona {row.name}"]
-    marks += [row.state] if row.state == "paused" else []
+    marks += [row.state] if row.state else []
     marks += ["yours"] if row.own else []
     marks += ["chosen now"] if row.chosen else []
     about = f": {row.description}" if row.description else ""

@@ -12,9 +12,11 @@ __all__ = ["anyio_backend"]
 pytestmark = pytest.mark.anyio
 
 JULIET, ROMEO = "juliet@capulet.example/balcony", "romeo@capulet.example/garden"
+NURSE = "nurse@capulet.example/kitchen"
 SETTINGS = """
 [agent]
 notice = ""
+admins = ["nurse@capulet.example"]
 [personas]
 allow_user_personas = true
 [[personas.restrictions]]
@@ -68,7 +70,7 @@ async def test_each_person_sees_what_she_can_use(tmp_path: Path) -> None:
     write_persona(memory, MENTOR)
     write_persona(memory, '[persona]\nid = "muse"\n[persona.defaults]\nskills = []\n', hers)
     async with service(tmp_path, SETTINGS, model=Script(usd_per_token=2e-6)) as kit:
-        juliet, romeo = kit.peer(JULIET), kit.peer(ROMEO)
+        juliet, romeo, nurse = kit.peer(JULIET), kit.peer(ROMEO), kit.peer(NURSE)
         cost = "scripted (tier {}), 2 USD per million tokens read and 2 USD written"
         budget = "at most 1.5 USD a day for you"
         listed = await juliet.ask("/agents", "/persona and a name")
@@ -95,6 +97,11 @@ async def test_each_person_sees_what_she_can_use(tmp_path: Path) -> None:
         his = await romeo.ask("/agents", "/persona and a name")
         assert "echo" not in his
         assert "persona m" not in his
+        await nurse.ask("/kill-agent clerk", "clerk is killed")
+        assert "Clerk" not in await romeo.ask("/agents", "/persona and a name")
+        seen = await nurse.ask("/agents", "/persona and a name")
+        assert "(assistant@agent.capulet.example, created)" in seen
+        assert "- The Clerk (clerk@agent.capulet.example, killed): Deletes." in seen
         assert "no agent or persona called 'muse'" in await romeo.ask("/agents muse", "muse")
 
 

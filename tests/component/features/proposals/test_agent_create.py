@@ -35,7 +35,7 @@ CLOCK = {
     "description": "Says what time it is.",
     "identity": "You are a town crier.",
     "instructions": "Say the time, loudly.",
-    "skills": ["time"],
+    "skills": ["time", "memory_store"],
     "tier": "light",
     "max_tokens": 200,
     "tests": ["What time is it?"],
@@ -74,9 +74,10 @@ async def test_a_sentence_becomes_an_agent_that_is_tried_approved_and_used(tmp_p
     trial = (call("time"), "Hear ye! It is late.")
     async with town(tmp_path, draft(), *trial) as (kit, juliet, nurse):
         said = await juliet.ask(f"/persona create {SENTENCE}", "is proposed")
+        uses = "use the skill time; use the skill memory_store; use the capability memory:write"
         assert said.splitlines()[:4] == [
             "Town Crier is proposed: Says what time it is.",
-            "It may use the skill time; use the model tier light; answer with up to 200 tokens.",
+            f"It may {uses}; use the model tier light; answer with up to 200 tokens.",
             "It costs: scripted (tier light), without a price.",
             "It was tried, and could only read:",
         ]
@@ -86,7 +87,7 @@ async def test_a_sentence_becomes_an_agent_that_is_tried_approved_and_used(tmp_p
         assert SENTENCE in written.messages[-1].text
         assert "- time (only reads):" in written.messages[-1].text
         assert tried.messages[0].text.startswith("You are a town crier.")
-        assert [tool.name for tool in tried.tools] == ["time"]
+        assert [tool.name for tool in tried.tools] == ["time"], "the other one does not only read"
 
         # Nobody can use it, and those who approve skills were told.
         told = await nurse.hear("proposes the persona town-crier.")
@@ -99,7 +100,10 @@ async def test_a_sentence_becomes_an_agent_that_is_tried_approved_and_used(tmp_p
 
         # Everybody can use it, without a restart.
         listed = await juliet.ask("/agents", "/persona and a name")
-        assert "- Town Crier (/persona town-crier): Says what time it is.\n  can: time\n" in listed
+        assert (
+            "- Town Crier (/persona town-crier): Says what time it is.\n  can: memory_store, time\n"
+            in listed
+        )
         await juliet.ask("/persona town-crier", "I am now Town Crier.")
         kit.model.add("It is NINE!")
         await juliet.ask("What time is it?", "NINE")
@@ -110,7 +114,7 @@ async def test_a_sentence_becomes_an_agent_that_is_tried_approved_and_used(tmp_p
         for one in (tried, used):
             assert "all that is said below:\n\nSay the time, loudly." in one.messages[0].text
             assert "Be brief." in one.messages[0].text
-        assert [tool.name for tool in used.tools] == ["spawn_agent", "time"]
+        assert [tool.name for tool in used.tools] == ["spawn_agent", "memory_store", "time"]
         sub_agents = kit.settings.memory_path / "_sub"
         assert not list(sub_agents.glob("*")), "nothing is left of the trial"
 
@@ -153,7 +157,7 @@ async def test_a_hijacked_description_gets_no_more_skills_and_says_what_was_read
         call("agent_create", description=fetched),
         draft(**greedy),
         draft(**greedy),
-        draft(),
+        draft(skills=["time"]),
         "It is nine.",
         "I have proposed it.",
     )
