@@ -135,7 +135,8 @@ async def _personas(settings: Settings) -> AsyncIterator[Check]:
         text = "personas.allow_sharing has no effect while personas.allow_user_personas is false"
         yield Check("personas", "warning", text)
     layout = Layout(settings.memory_path)
-    personas = Personas(layout, Texts(layout.root), settings.personas)
+    approved = settings.proposals_path is not None
+    personas = Personas(layout, Texts(layout.root), settings.personas, approved=approved)
     wanted = {f"persona of {entry.name}": entry.persona for entry in settings.agents}
     wanted["personas.default"] = settings.personas.default
     said = {name: f"{key} is {name!r}, which" for key, name in wanted.items() if name}

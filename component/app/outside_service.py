@@ -9,7 +9,7 @@ import anyio
 from component import system
 from component.app.features import load_skills, make_features
 from component.config import Settings
-from component.kernel.options import CREATE_SKILL
+from component.kernel.options import AGENT_CREATE, CREATE_SKILL
 from component.kernel.policy_advice import unknown_skills
 from component.skills import Registry
 from component.skills.sources import START_S, SkillSources
@@ -63,4 +63,4 @@ def _names_in_directories(settings: Settings) -> Sequence[str]:
     from component.skill_directories.content import read_roots  # noqa: PLC0415 - rarely needed
 
     found, _ = read_roots([root.absolute() for root in settings.skill_roots], {})
-    return (CREATE_SKILL, *(one.name for one in found.values()))
+    return (CREATE_SKILL, AGENT_CREATE, *(one.name for one in found.values()))

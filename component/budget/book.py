@@ -458,8 +458,8 @@ class BudgetBook:
         limit = self._limit(key)
         if key[1] == "task":
             limit = Budget(
-                tokens=_smaller(limit.tokens, who.limit_tokens),
-                usd=_smaller(limit.usd, who.limit_usd),
+                tokens=smaller(limit.tokens, who.limit_tokens),
+                usd=smaller(limit.usd, who.limit_usd),
             )
         if limit.tokens is None and limit.usd is None:
             return
@@ -552,7 +552,8 @@ class BudgetBook:
         return True
 
 
-def _smaller(one: N | None, other: N | None) -> N | None:
+def smaller(one: N | None, other: N | None) -> N | None:
+    """Return the smaller of two limits; None stands for no limit."""
     return min((each for each in (one, other) if each is not None), default=None)
 
 

@@ -218,6 +218,7 @@ async def _installed(
 ) -> AsyncIterator["Sequence[AnyCommand]"]:
     from component.features.installed_skills.feature import (  # noqa: PLC0415
         installed_commands,
+        persona_proposals,
         skill_descriptions,
         skill_directories,
     )
@@ -225,7 +226,8 @@ async def _installed(
     directories = skill_directories(settings, storage, recorder)
     descriptions = skill_descriptions(settings, storage, recorder)
     async with nullcontext() if directories is None else directories.opened():
-        yield installed_commands(directories, descriptions)
+        personas = persona_proposals(settings, storage, recorder)
+        yield installed_commands(directories, descriptions, personas)
 
 
 async def _commands(

@@ -133,7 +133,7 @@ async def _directories(settings: "Settings", registry: "Registry") -> AsyncItera
         await group.start(monitoring.run)
         directories = skill_directories(settings, storage, monitoring.recorder)
         assert directories is not None
-        server = ControlServer(storage.directory, Commands(installed_commands(directories, None)))
+        server = ControlServer(storage.directory, Commands(installed_commands(directories)))
         await group.start(server.run)
         await group.start(SkillSources(registry, [directories]).run)
         yield

@@ -133,16 +133,16 @@ class SkillCredential(Section):
 
 
 class Proposals(Section):
-    """Lets people and models propose skills, with the skill `create_skill`. An admin decides about
-    each. See docs/how-to/write-skills.md.
+    """Lets people and models propose skills with the skill `create_skill`, and agents with
+    `agent_create`. An admin decides about each. See docs/how-to/install-skills.md.
     """
 
     enabled: bool = True
-    """Whether skills can be proposed."""
+    """Whether skills and agents can be proposed, and approved ones are offered."""
     principals: tuple[Account | Literal["*"], ...] = Field(
         default=(), examples=[["juliet@example.com"]]
     )
-    """Addresses that may propose skills besides the admins; `*` is everybody."""
+    """Addresses that may propose besides the admins; `*` is everybody."""
     directory: FilePath | None = Field(default=None, examples=["/srv/xmpp-agent/proposals"])
     """Directory of the proposals. Instances that share a database need a shared one. Default:
     `proposed-skills` in the directory of `storage.path`.
@@ -154,7 +154,7 @@ class Proposals(Section):
     max_bytes: Annotated[Count, Field(ge=1024, le=65_536)] = 32_768
     """Maximum size of a manifest, of code and of tests, each."""
     attempts: Annotated[int, Field(ge=1, le=5)] = 3
-    """How often the model is asked for a skill when its tests fail."""
+    """How often the model is asked for a draft when it is not valid or its tests fail."""
     max_tokens: Count = 6_000
     """Maximum number of tokens of one answer of the model."""
 

@@ -10,6 +10,7 @@ import msgspec
 from component.agent.protocol import Away, Profile
 from component.agent.registry import Agents
 from component.agent.requests import TurnRequest
+from component.budget.book import smaller
 from component.config import Settings
 from component.config.agents import AgentEntry
 from component.config.llm import Tier
@@ -19,8 +20,9 @@ from component.memory_directory.layout import SessionKey
 from component.models.building import Models
 from component.models.offered_tools import RefusedTools
 from component.models.protocol import Model
-from component.personas.packages import Persona, tier_of
-from component.personas.workspace import Character
+from component.personas.packages import Persona, PersonaText, tier_of
+from component.personas.workspace import Character, with_persona
+from component.policy.flows import narrowed_capabilities
 from component.policy.globs import narrowed
 from xep.jid import JID
 
@@ -144,12 +146,21 @@ class AgentProfiles:
         room = None if request is None else request.room
         principal = key.who if request is None or room is None else request.principal
         persona, character = await self._character(key, entry, "" if room is None else room.persona)
+        return msgspec.structs.replace(
+            self.outline(entry, principal, persona),
+            **msgspec.structs.asdict(character),
+            zone=await self._zone_of(key.who),
+            for_admin=key.who in self._admins,
+        )
+
+    def outline(self, entry: AgentEntry, principal: JID, persona: Persona | None = None) -> Profile:
+        """Return the profile of an agent with a persona, without any texts: what it may use on
+        behalf of a principal, and its model. Never waits.
+        """
         tier, model_of = _model_of(entry, persona)
         profile = Profile(
-            **msgspec.structs.asdict(character),
-            agent=key.agent,
-            title=self.titles[key.agent],
-            zone=await self._zone_of(key.who),
+            agent=entry.name,
+            title=self.titles[entry.name],
             tier=tier,
             model_of=model_of,
             temperature=entry.temperature,
@@ -157,16 +168,35 @@ class AgentProfiles:
             skills=entry.skills,
             max_iterations=entry.max_iterations,
             spawn=entry.spawn,
-            for_admin=key.who in self._admins,
         )
         if persona is None:
             return profile
+        skills, capabilities = persona.skills, persona.capabilities
+        if skills is not None:
+            skills = narrowed(skills, entry.skills, self._view(principal).names())
+        if capabilities is not None:
+            capabilities = narrowed_capabilities(capabilities, entry.capabilities)
         return msgspec.structs.replace(
             profile,
-            skills=profile.skills
-            if persona.skills is None
-            else narrowed(persona.skills, profile.skills, self._view(principal).names()),
+            skills=entry.skills if skills is None else skills,
+            capabilities=entry.capabilities if capabilities is None else capabilities,
+            read_only=persona.read_only,
             max_tokens=persona.max_tokens_per_message,
+            max_iterations=smaller(persona.max_iterations, entry.max_iterations),
+        )
+
+    async def drafted(self, key: SessionKey, draft: PersonaText) -> Profile:
+        """Return the profile of a sub-agent that has the texts and the rights of its parent with
+        a persona that is not a package yet. Raises MemoryStoreError.
+        """
+        entry = self._agents.entries[key.agent.partition("/")[0]]
+        character = await self._memories.workspace.read(key, declared=entry)
+        persona = Persona(**draft.described, folder=self._memories.layout.approved_personas)
+        return msgspec.structs.replace(
+            self.outline(entry, key.who, persona),
+            **msgspec.structs.asdict(with_persona(character, draft)),
+            agent=key.agent,
+            above=(entry.name,),
         )
 
     async def _character(
@@ -182,3 +212,12 @@ def _model_of(entry: AgentEntry, persona: Persona | None) -> tuple[Tier, str]:
     own = entry.llm is not None
     tier = tier_of(persona, entry.tier, own_model=own)
     return tier or entry.tier, entry.name if own and not tier else ""
+
+
+def cost_of(model: Model, tier: Tier) -> str:
+    """Return what a model costs, for people."""
+    price_in, price_out = (
+        price * 1_000_000 for price in (model.usd_per_token_in, model.usd_per_token_out)
+    )
+    price = f"{price_in:g} USD per million tokens read and {price_out:g} USD written"
+    return f"{model.name} (tier {tier}), {price if price_in or price_out else 'without a price'}"

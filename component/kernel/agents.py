@@ -26,6 +26,7 @@ from component.budget.protocol import Amount, Spender, TurnBudget
 from component.config import Settings
 from component.conversations.facts import Facts
 from component.kernel.agent_profiles import AgentProfiles
+from component.kernel.agent_trials import AgentTrials
 from component.kernel.agent_work import agent_work_skill
 from component.kernel.contacts import ContactSubsystem
 from component.kernel.environment import Environment
@@ -67,6 +68,7 @@ class AgentSubsystem:
         budgets: what models may cost, and have cost.
         dialogue: asks people questions about a persona that they define.
         speech: sends what agents say.
+        trials: tries personas that nobody uses yet.
         fetch: fetch the files of a request; the first one does.
 
     Raises ModelRefusedError: what a model needs is not installed; ScannerError: the scanner of the
@@ -131,6 +133,7 @@ class AgentSubsystem:
         )
         tasks.internal[work.name] = work
         tools.spawning = Spawning(work, settings.loop, recorder)
+        self.trials = AgentTrials(engine, self.profiles, memories, stream.addresses.address_of)
         self._learning = Learning(
             Facts(memories.layout, memories.knowledge, recorder),
             partial(self.profiles.profile, received=False),

@@ -71,7 +71,9 @@ class Memories:
 
         settings = self._settings
         return Personas(
-            self.layout, self._texts, settings.personas, defaults=_default_personas(settings)
+            *(self.layout, self._texts, settings.personas),
+            defaults=_default_personas(settings),
+            approved=settings.proposals_path is not None,
         )
 
     @cached_property
@@ -105,7 +107,11 @@ class Memories:
     def replace(self, settings: Settings) -> None:
         """Apply what these settings say about personas from now on."""
         self._settings = settings
-        self.personas.configure(settings.personas, _default_personas(settings))
+        self.personas.configure(
+            settings.personas,
+            _default_personas(settings),
+            approved=settings.proposals_path is not None,
+        )
         self.own_personas.settings = settings.personas
 
     async def remove_sub_agent(self, folder: Path) -> None:

@@ -33,6 +33,8 @@ SOFTWARE = "xmpp-agent-component"
 HOME = "https://github.com/xmpp-agent/xmpp-agent-component"
 CREATE_SKILL: Final = "create_skill"
 """The skill that proposes others."""
+AGENT_CREATE: Final = "agent_create"
+"""The skill that proposes agents."""
 _RESERVED_PART: Final = 16
 """One in this many of the requests under way is reserved for admins."""
 _GRACE_S = 5.0
@@ -134,13 +136,15 @@ def _flows_to(peer: Peer) -> Sequence[Flow]:
 
 
 def _may_propose(settings: Settings, admins: Collection[JID]) -> Sequence[Rule]:
-    """Return the rule about who may propose skills. Rules of the settings can only restrict it."""
+    """Return the rule about who may propose skills and agents. Rules of the settings can only
+    restrict it.
+    """
     proposals = settings.skills.proposals
     if proposals is None:
         return ()
     everybody = "*" in proposals.principals
     allowed = ("*",) if everybody else (*map(str, admins), *proposals.principals)
-    return (Rule((CREATE_SKILL,), allowed),)
+    return (Rule((CREATE_SKILL, AGENT_CREATE), allowed),)
 
 
 def agent_entries(settings: Settings) -> Sequence[AgentEntry]:

@@ -22,6 +22,9 @@ AGENTS = "_agents"
 SUB_AGENTS = "_sub"
 """The directory of its sub-agents, in the directory of an agent."""
 
+APPROVED = "_approved"
+"""The directory of what admins have approved, in the root. The service writes it."""
+
 KNOWLEDGE = "knowledge"
 """The directory of its documents, in the directory of an agent."""
 
@@ -83,6 +86,8 @@ class Layout:
         self._folder = functools.lru_cache(maxsize=1024)(self._make_folder)
         self.personas = root / "personas"
         """The persona packages for all agents."""
+        self.approved_personas = root / APPROVED / "personas"
+        """Those of them that somebody has proposed and an admin has approved."""
 
     def agent_directory(self, agent: str) -> Path:
         """The directory of an agent, or of a sub-agent `parent/id`."""

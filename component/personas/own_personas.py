@@ -9,7 +9,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import structlog
@@ -25,7 +25,6 @@ from component.personas.packages import (
     ID,
     MANIFEST,
     TEXTS,
-    DescribedPersona,
     PersonaError,
     PersonaText,
     check_persona,
@@ -172,11 +171,8 @@ class OwnPersonas:
         persona = parse_manifest(folder, text, own=True)
         if isinstance(persona, str):
             raise PersonaError(f"Your persona {id_!r} is damaged. {printable(persona, _LONGEST)}")
-        values: dict[str, Any] = {
-            each: getattr(persona, each) for each in DescribedPersona.__struct_fields__
-        }
-        values |= {kind: _text(folder / f"{kind}.md") or "" for kind in TEXTS}
-        return PersonaText(**values)
+        texts = {kind: _text(folder / f"{kind}.md") or "" for kind in TEXTS}
+        return PersonaText(**(persona.described | texts))
 
     def _remove(self, key: SessionKey, id_: str) -> bool:
         folder = self._layout.own_personas(key) / id_

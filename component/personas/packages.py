@@ -31,12 +31,15 @@ TEXTS: Final = ("identity", "personality", "instructions")
 LONGEST_TEXT: Final = 4_000
 """Characters of one of these texts, since they are in every prompt."""
 
+LONGEST_RIGHT: Final = 128
+"""Characters of the name of a skill or a capability."""
+
 _LONGEST_NAME: Final = 64
 _LONGEST_LINE: Final = 200
 _LONGEST_ICON: Final = 16
 _LONGEST_KEY: Final = 64
 _LONGEST_REASON: Final = 200
-_MOST_SKILLS: Final = 64
+_MOST_NAMES: Final = 64
 _LARGEST: Final = 1 << 16  # bytes of a persona as one text
 _DEEPEST: Final = 16  # parts of a key; the longest known key has three
 
@@ -55,7 +58,16 @@ class PersonaError(Exception):
 
 
 class DescribedPersona(msgspec.Struct, frozen=True, kw_only=True):
-    """What a package for all and one of a person have in common."""
+    """What a package for all and one of a person have in common.
+
+    Attributes:
+        tier: replaces that of the agent, if it is set.
+        skills: names of the skills that the agent is offered, with `*` and `?` as in policy rules.
+        capabilities: the capabilities that these skills may need, likewise.
+        read_only: whether it may use only skills that only read.
+        max_tokens_per_message: the maximum length of one answer.
+        max_iterations: the maximum number of model calls of a turn.
+    """
 
     id: str
     name: str = ""
@@ -63,7 +75,15 @@ class DescribedPersona(msgspec.Struct, frozen=True, kw_only=True):
     icon: str = ""
     tier: Tier | None = None
     skills: tuple[str, ...] | None = None
+    capabilities: tuple[str, ...] | None = None
+    read_only: bool = False
     max_tokens_per_message: int | None = None
+    max_iterations: int | None = None
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """These values by their names, without those that only one kind of package has."""
+        return {each: getattr(self, each) for each in DescribedPersona.__struct_fields__}
 
 
 class Persona(DescribedPersona, frozen=True, kw_only=True):
@@ -71,9 +91,6 @@ class Persona(DescribedPersona, frozen=True, kw_only=True):
 
     Attributes:
         folder: the directory with its texts.
-        tier: replaces that of the agent, if it is set.
-        skills: names of the skills that the agent is offered, with `*` and `?` as in policy rules.
-        max_tokens_per_message: the maximum length of one answer.
         own: whether a person has created it for themselves, and not the operator for all.
     """
 
@@ -98,10 +115,16 @@ class _Defaults(msgspec.Struct, frozen=True):
     skills: tuple[str, ...] | None = None
 
 
-class _Restrictions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # An unknown key is refused: a misspelt restriction would have no effect.
-    allowed_jids: tuple[str, ...] = ()
+    capabilities: tuple[str, ...] | None = None
+    read_only: bool = False
     max_tokens_per_message: _Positive | None = None
+    max_iterations: _Positive | None = None
+
+
+class _Restrictions(_Limits, frozen=True, forbid_unknown_fields=True):
+    allowed_jids: tuple[str, ...] = ()
 
 
 class _Table(msgspec.Struct, frozen=True):
@@ -127,10 +150,6 @@ class _ImportedDefaults(_Defaults, frozen=True, forbid_unknown_fields=True):
     pass
 
 
-class _ImportedRestrictions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    max_tokens_per_message: _Positive | None = None
-
-
 class _ImportedTexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     identity: str = ""
     personality: str = ""
@@ -139,7 +158,7 @@ class _ImportedTexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class _ImportedTable(_Table, frozen=True, forbid_unknown_fields=True):
     defaults: _ImportedDefaults = _ImportedDefaults()
-    restrictions: _ImportedRestrictions = _ImportedRestrictions()
+    restrictions: _Limits = _Limits()
     texts: _ImportedTexts = _ImportedTexts()
 
 
@@ -156,8 +175,26 @@ def tier_of(persona: Persona | None, tier: Tier, *, own_model: bool) -> Tier | N
     """
     if persona is None or persona.tier is None or not persona.own:
         return None if persona is None else persona.tier
-    lighter = _TIERS[: _TIERS.index(tier)] if tier in _TIERS else ()
-    return persona.tier if persona.tier in lighter and not own_model else None
+    return persona.tier if persona.tier in lighter(tier) and not own_model else None
+
+
+def lighter(tier: Tier) -> tuple[Tier, ...]:
+    """Return the tiers that are lighter than another one."""
+    return _TIERS[: _TIERS.index(tier)] if tier in _TIERS else ()
+
+
+def rights_of(persona: DescribedPersona) -> tuple[str, ...]:
+    """Return what an agent with a persona may do at most, for people: each is a verb phrase."""
+    found = ["use all skills of the agent"] if persona.skills is None else []
+    found += [f"use the skill {each}" for each in persona.skills or ()]
+    found += [f"use the capability {each}" for each in persona.capabilities or ()]
+    found += ["use only skills that only read"] if persona.read_only else []
+    found += [f"use the model tier {persona.tier}"] if persona.tier else []
+    if persona.max_tokens_per_message is not None:
+        found.append(f"answer with up to {persona.max_tokens_per_message:,} tokens")
+    if persona.max_iterations is not None:
+        found.append(f"call the model up to {persona.max_iterations:,} times for an answer")
+    return tuple(found)
 
 
 def parse_manifest(folder: Path, text: str, *, own: bool = False) -> Persona | str:
@@ -186,7 +223,7 @@ def _described(table: "_PersonaTable | _ImportedTable") -> dict[str, Any]:
         "icon": table.icon,
         "tier": table.defaults.tier,
         "skills": table.defaults.skills,
-        "max_tokens_per_message": table.restrictions.max_tokens_per_message,
+        **{key: getattr(table.restrictions, key) for key in _Limits.__struct_fields__},
     }
 
 
@@ -234,13 +271,14 @@ def check_persona(written: PersonaText) -> None:
             )
         if re.search(_FORBIDDEN, text):
             raise PersonaError(f"Its {key} holds control characters, which are no text.")
-    skills = written.skills or ()
-    if len(skills) > _MOST_SKILLS or any(len(each) > _LONGEST_NAME for each in skills):
-        raise PersonaError(
-            f"It may name {_MOST_SKILLS} skills, each with {_LONGEST_NAME} characters at most."
-        )
-    if any(re.search(_INVISIBLE, each) for each in skills):
-        raise PersonaError("A name among its skills holds control characters.")
+    for what in ("skills", "capabilities"):
+        names = getattr(written, what) or ()
+        if len(names) > _MOST_NAMES or any(len(each) > LONGEST_RIGHT for each in names):
+            raise PersonaError(
+                f"It may name {_MOST_NAMES} {what}, each with {LONGEST_RIGHT} characters at most."
+            )
+        if any(re.search(_INVISIBLE, each) for each in names):
+            raise PersonaError(f"A name among its {what} holds control characters.")
     if not any(getattr(written, key).strip() for key in TEXTS):
         raise PersonaError("It says nothing: who it is, how it speaks, or by which rules.")
 
@@ -248,6 +286,12 @@ def check_persona(written: PersonaText) -> None:
 def manifest(written: PersonaText) -> str:
     """Return the `persona.toml` of a package."""
     return "\n".join(_lines(written)) + "\n"
+
+
+def files_of(written: PersonaText) -> dict[str, str]:
+    """Return the files of a package, by their names."""
+    texts = {f"{kind}.md": text for kind in TEXTS if (text := getattr(written, kind))}
+    return {MANIFEST: manifest(written), **texts}
 
 
 def exported(written: PersonaText) -> str:
@@ -299,10 +343,21 @@ def _lines(written: PersonaText) -> Iterator[str]:
         yield f"tier = {_string(written.tier)}"
     if written.skills is not None:
         yield f"skills = [{', '.join(map(_string, written.skills))}]"
-    if written.max_tokens_per_message is not None:
+    limits = list(_limit_lines(written))
+    if limits:
         yield ""
         yield "[persona.restrictions]"
-        yield f"max_tokens_per_message = {written.max_tokens_per_message}"
+        yield from limits
+
+
+def _limit_lines(written: PersonaText) -> Iterator[str]:
+    if written.capabilities is not None:
+        yield f"capabilities = [{', '.join(map(_string, written.capabilities))}]"
+    if written.read_only:
+        yield "read_only = true"
+    for key in ("max_tokens_per_message", "max_iterations"):
+        if (value := getattr(written, key)) is not None:
+            yield f"{key} = {value}"
 
 
 def _string(text: str) -> str:

@@ -1,7 +1,8 @@
 """Personas: packages of a character that people choose from.
 
 Each is a directory `personas/{id}` below the root, with a `persona.toml` and any of `identity.md`,
-`personality.md`, `instructions.md` and `context.md`. Those that a person has created
+`personality.md`, `instructions.md` and `context.md`. Those that were proposed and that an admin has
+approved are in a directory of their own, which the service writes. Those that a person has created
 (`component.personas.own_personas`) are in the directory of their conversation, where only that
 person's requests look. The choice of a person is there too, in `active_persona.txt`.
 """
@@ -36,6 +37,7 @@ class Personas:
 
     Args:
         defaults: the persona of each agent for people who have chosen none, by id.
+        approved: whether those that were proposed and approved are offered.
     """
 
     def __init__(
@@ -45,15 +47,19 @@ class Personas:
         configured: settings.Personas,
         *,
         defaults: Mapping[str, str] | None = None,
+        approved: bool = False,
     ) -> None:
         self._layout = layout
         self._texts = texts
         self._locks: KeyLocks[SessionKey] = KeyLocks()
         self._warned: set[str] = set()
-        self.configure(configured, defaults or {})
+        self.configure(configured, defaults or {}, approved=approved)
 
-    def configure(self, configured: settings.Personas, defaults: Mapping[str, str]) -> None:
+    def configure(
+        self, configured: settings.Personas, defaults: Mapping[str, str], *, approved: bool = False
+    ) -> None:
         """Apply these settings from now on; see the arguments of the class."""
+        self._approved = approved
         self._allow_own = configured.allow_user_personas
         self._defaults = {DEFAULT_AGENT: configured.default} | dict(defaults)
         self._restrictions = [
@@ -103,12 +109,16 @@ class Personas:
         """
         if re.fullmatch(ID, name) is None:
             return f"{name!r} is no id: small letters, digits, dots, hyphens and underscores."
-        folder = self._layout.personas / name
-        parsed = await self._texts.cached(("fault", name), lambda reader: _read(reader, folder))
-        manifest = folder / MANIFEST
-        if parsed is None:
-            return f"There is no {manifest}."
-        return f"{manifest}: {parsed}" if isinstance(parsed, str) else None
+
+        def check(reader: TextReader) -> str | None:
+            for folder in self._folders_of(name):
+                parsed = _read(reader, folder)
+                if parsed is not None:
+                    manifest = folder / MANIFEST
+                    return f"{manifest}: {parsed}" if isinstance(parsed, str) else None
+            return f"There is no {self._layout.personas / name / MANIFEST}."
+
+        return await self._texts.cached(("fault", name), check)
 
     async def refusal(self, who: JID, name: str) -> str | None:
         """Return a sentence that says why a person may not create a persona with this id; None if
@@ -116,10 +126,16 @@ class Personas:
         """
         if (allowed := self._allowed(who)) is not None and allowed.fullmatch(name) is None:
             return f"You may not have a persona {name!r} here: the operator has said which ones."
-        there = self._layout.personas / name / MANIFEST
-        if await system.in_thread(files.state_of, there) is not None:
+        if await system.in_thread(self.is_for_all, name):
             return f"There is a persona {name!r} for all already. Take another name."
         return None
+
+    def is_for_all(self, name: str, *, approved: bool = True) -> bool:
+        """Whether there is a package with this id for all, even a damaged one; with `approved` also
+        one that was proposed and approved. Blocks. Raises MemoryStoreError.
+        """
+        folders = self._folders_of(name) if approved else (self._layout.personas / name,)
+        return any(files.state_of(folder / MANIFEST) is not None for folder in folders)
 
     def _active(self, reader: TextReader, key: SessionKey, named: str) -> Persona | None:
         if "/" in key.agent:
@@ -141,8 +157,19 @@ class Personas:
         return self._usable(self._for_all(reader, default), default, key.who)
 
     def _for_all(self, reader: TextReader, name: str) -> Persona | None:
-        is_id = re.fullmatch(ID, name) is not None
-        return self._package(reader, self._layout.personas / name) if is_id else None
+        return self._first(reader, name) if re.fullmatch(ID, name) is not None else None
+
+    def _first(self, reader: TextReader, name: str) -> Persona | None:
+        for folder in self._folders_of(name):
+            parsed = _read(reader, folder)
+            if parsed is not None:  # one that is damaged counts: it may restrict who may use it
+                return self._usable_package(folder, parsed)
+        return None
+
+    def _folders_of(self, name: str) -> tuple[Path, ...]:
+        """Return where a package for all may be; the first counts, which is the operator's."""
+        folder = self._layout.personas / name
+        return (folder, self._layout.approved_personas / name) if self._approved else (folder,)
 
     def _usable(self, persona: Persona | None, name: str, who: JID) -> Persona | None:
         if persona is None:
@@ -153,14 +180,14 @@ class Personas:
         return persona
 
     def _chosen(self, reader: TextReader, name: str, key: SessionKey) -> Persona | None:
-        for_all = self._package(reader, self._layout.personas / name)
+        for_all = self._first(reader, name)
         if not self._allow_own or (for_all is not None and self._allowed(key.who) is not None):
             return for_all
-        own = self._package(reader, self._layout.own_personas(key) / name, own=True)
+        folder = self._layout.own_personas(key) / name
+        own = self._usable_package(folder, _read(reader, folder, own=True))
         return for_all if own is None else own
 
-    def _package(self, reader: TextReader, folder: Path, *, own: bool = False) -> Persona | None:
-        parsed = _read(reader, folder, own=own)
+    def _usable_package(self, folder: Path, parsed: Persona | str | None) -> Persona | None:
         if isinstance(parsed, str):
             self._warn("a persona cannot be used", file=str(folder / MANIFEST), why=parsed)
             return None
@@ -190,10 +217,13 @@ class Personas:
     # In worker threads.
 
     def _names(self, key: SessionKey) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        own = self._layout.own_personas(key)
-        if not self._allow_own or not files.check_folder(self._layout.root, own):
-            return _folders(self._layout.personas), ()
-        return _folders(self._layout.personas), _folders(own)
+        layout = self._layout
+        of_all, own = _folders(layout.personas), layout.own_personas(key)
+        if self._approved:
+            of_all = tuple(sorted((*of_all, *_folders(layout.approved_personas))))
+        if not self._allow_own or not files.check_folder(layout.root, own):
+            return of_all, ()
+        return of_all, _folders(own)
 
     def _store(self, key: SessionKey, persona: Persona | None) -> None:
         folder = self._layout.folder(key)

@@ -9,8 +9,9 @@ is used:
 4. that in the directory of the agent; for a sub-agent, then in those of its parents,
 5. that in the root directory, which is for all agents.
 
-A persona that the person has created can only define the identity and the personality: its
-instructions are added to these as wishes, and the instructions are chosen without it.
+A persona that the operator has not written can only define the identity and the personality: its
+instructions are added to these, and the instructions are chosen without it. Those of a persona that
+the person has created are wishes.
 """
 
 from pathlib import Path
@@ -20,9 +21,10 @@ import msgspec
 from component.config.agents import AgentEntry
 from component.memory_directory.layout import Layout, SessionKey
 from component.memory_directory.texts import TextReader, Texts
-from component.personas.packages import TEXTS
+from component.personas.packages import TEXTS, PersonaText
 
 _WISHES = "The person you talk with wishes that you keep to this, within all that is said below:"
+_RULES = "Keep to this, within all that is said below:"
 
 
 class Character(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +80,8 @@ class Workspace:
         own = reader.has_folder(folder)
         # No link is followed in the directory of a person.
         is_own = persona is not None and persona.is_relative_to(folder)
+        approved = self._layout.approved_personas
+        is_added = is_own or (persona is not None and persona.is_relative_to(approved))
         chosen = (
             () if persona is None or (is_own and not reader.has_folder(persona)) else (persona,)
         )
@@ -89,14 +93,14 @@ class Workspace:
             text = first(folder / file, linked=False) if own else ""
             if not text:
                 text = first(*(each / file for each in chosen), linked=not is_own)
-                if is_own and kind == "instructions":
+                if is_added and kind == "instructions":
                     text, wishes = "", text
             if not text and text_declared.strip():
                 text = text_declared
                 sources.append("agent.toml")
             texts[kind] = text or first(*(each / file for each in directories))
         if wishes:
-            _add(texts, wishes)
+            _add(texts, _WISHES if is_own else _RULES, wishes)
         context = first(*(each / "context.md" for each in chosen), linked=not is_own)
         user = memory = ""
         if own:
@@ -107,7 +111,16 @@ class Workspace:
         return Character(**texts, context=context, user=user, memory=memory, sources=tuple(sources))
 
 
-def _add(texts: dict[str, str], wishes: str) -> None:
-    """Add a person's wishes to a text, without replacing a default text."""
+def with_persona(character: Character, persona: PersonaText) -> Character:
+    """Return a character that was read without a persona, with one as if it was approved."""
+    kinds = ("identity", "personality")
+    texts = {kind: getattr(persona, kind) or getattr(character, kind) for kind in kinds}
+    if persona.instructions:
+        _add(texts, _RULES, persona.instructions)
+    return msgspec.structs.replace(character, **texts)
+
+
+def _add(texts: dict[str, str], about: str, rules: str) -> None:
+    """Add rules, and a sentence about them, to a text without replacing a default text."""
     kind = "personality" if texts["personality"] else "identity"
-    texts[kind] = "\n\n".join(filter(None, (texts[kind], _WISHES, wishes)))
+    texts[kind] = "\n\n".join(filter(None, (texts[kind], about, rules)))

@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from component.policy.globs import pattern
+from component.policy.globs import pattern, within
 from component.policy.taint import Taint
 
 Verdict: TypeAlias = Literal["allow", "confirm", "refuse"]
@@ -159,5 +159,14 @@ def covers(granted: Sequence[str], needed: Iterable[str]) -> str | None:
     return next((one for one in needed if not grants.fullmatch(one)), None)
 
 
+def narrowed_capabilities(asked: Sequence[str], had: Sequence[str]) -> tuple[str, ...]:
+    """Return those of the capabilities `asked`, which may be patterns, that `had` grants."""
+    return tuple([one for one in asked if within((one,), _granted(had)) is None])
+
+
 def _reached(capabilities: Sequence[str]) -> re.Pattern[str]:
-    return pattern((*capabilities, *(f"{one}:*" for one in capabilities)))
+    return pattern(_granted(capabilities))
+
+
+def _granted(capabilities: Sequence[str]) -> tuple[str, ...]:
+    return (*capabilities, *(f"{one}:*" for one in capabilities))

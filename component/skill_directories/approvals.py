@@ -1,8 +1,8 @@
 """What is stored of skills in directories: what admins have approved, and what skills remember.
 
 An approval is of one content, with its capabilities. It also has the description of the skill, so
-that a start reads rows and no directories. Memories are texts by keys, of each skill and each of
-its callers by themselves.
+that a start reads rows and no directories. That of a persona has its whole text. Memories are texts
+by keys, of each skill and each of its callers by themselves.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
@@ -37,7 +37,8 @@ TABLES: Final = (
     Table(
         name="skill_approvals",
         columns="""
-            name TEXT {C} NOT NULL PRIMARY KEY,
+            kind TEXT {C} NOT NULL,
+            name TEXT {C} NOT NULL,
             digest TEXT {C} NOT NULL,
             directory TEXT NOT NULL,
             manifest TEXT NOT NULL,
@@ -46,7 +47,8 @@ TABLES: Final = (
             approved_by TEXT NOT NULL,
             approved_at BIGINT NOT NULL,
             revoked_by TEXT,
-            revoked_at BIGINT
+            revoked_at BIGINT,
+            PRIMARY KEY (kind, name)
         """,
         postgres=(tells("skill_approvals", "INSERT OR UPDATE", "skills", "name"),),
         kept="about skills, not about people",
@@ -67,13 +69,13 @@ TABLES: Final = (
 _SELECT: Final = """
     SELECT name, digest, directory, manifest, description, trusted, approved_by, approved_at,
         revoked_by, revoked_at
-    FROM skill_approvals ORDER BY name
+    FROM skill_approvals WHERE kind = ? ORDER BY name
 """
 _INSERT: Final = """
     INSERT INTO skill_approvals
-        (name, digest, directory, manifest, description, trusted, approved_by, approved_at)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (name) DO UPDATE SET
+        (kind, name, digest, directory, manifest, description, trusted, approved_by, approved_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (kind, name) DO UPDATE SET
         digest = excluded.digest, directory = excluded.directory, manifest = excluded.manifest,
         description = excluded.description, trusted = excluded.trusted,
         approved_by = excluded.approved_by, approved_at = excluded.approved_at,
@@ -82,10 +84,11 @@ _INSERT: Final = """
 
 
 class Approval(msgspec.Struct, frozen=True, dict=True):
-    """The latest approval of a skill.
+    """The latest approval of a skill or a persona.
 
     Attributes:
-        directory: where it was installed then.
+        directory: where it was installed or proposed then.
+        text: the manifest of a skill; all of a persona.
         trusted: whether it runs inside the service.
         approved_by, approved_at: the admin, and milliseconds since 1970.
         revoked_by, revoked_at: likewise, if the approval was revoked.
@@ -122,27 +125,28 @@ class Approval(msgspec.Struct, frozen=True, dict=True):
 
 
 class Approvals:
-    """The approvals in the database. Methods raise StorageError."""
+    """The approvals in the database, of skills or of personas. Methods raise StorageError."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, kind: Literal["skill", "persona"] = "skill") -> None:
         self._storage = storage
+        self._kind = kind
 
     async def all(self) -> Sequence[Approval]:
-        """Return the latest approval of each skill."""
+        """Return the latest approval of each name."""
 
         def op(database: Database) -> Sequence[Approval]:
-            rows: Sequence[Sequence[Any]] = database.execute(_SELECT).fetchall()
+            rows: Sequence[Sequence[Any]] = database.execute(_SELECT, (self._kind,)).fetchall()
             return [Approval(*(*row[:5], bool(row[5]), *row[6:])) for row in rows]
 
         return await self._storage.read(op)
 
     async def put(self, approval: Approval) -> None:
-        """Record an approval, in place of an earlier one of the same skill."""
+        """Record an approval, in place of an earlier one of the same name."""
 
         *texts, trusted, by = msgspec.structs.astuple(approval)[:7]
 
         def op(database: Database) -> None:
-            database.execute(_INSERT, (*texts, int(trusted), by, database.now))
+            database.execute(_INSERT, (self._kind, *texts, int(trusted), by, database.now))
 
         await self._storage.write(op)
 
@@ -152,8 +156,8 @@ class Approvals:
         def op(database: Database) -> bool:
             done = database.execute(
                 "UPDATE skill_approvals SET revoked_by = ?, revoked_at = ?"
-                " WHERE name = ? AND revoked_at IS NULL",
-                (by, database.now, name),
+                " WHERE kind = ? AND name = ? AND revoked_at IS NULL",
+                (by, database.now, self._kind, name),
             )
             return done.rowcount > 0
 

@@ -1,4 +1,4 @@
-"""The directories of skills: their digests, the copies that run, proposals, and what is installed.
+"""The directories of skills: their digests, the copies that run, and what is installed.
 
 A digest covers every file that is copied, so nothing runs that was not hashed. What is hashed runs
 from a copy under its digest in the data directory; changes of the directory never reach it.
@@ -13,16 +13,14 @@ import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Final, Literal, TypeAlias
+from typing import IO, Final
 
 import msgspec
 
 from component import system
-from component.policy.flows import TRUSTED
-from component.policy.taint import Taint
 from component.private import make_directory, open_private
+from component.skill_directories.proposals import Proposal, read_proposal
 from component.skills.errors import SkillLoadError, printable
 from component.skills.manifest import FILE, Manifest, ManifestError, read_manifest
 
@@ -35,12 +33,8 @@ _LEFT_OUT: Final = frozenset(("__pycache__", "node_modules", "target", "tests"))
 """Directories that are not part of a skill, and neither is what begins with a dot."""
 _CHUNK: Final = 1_048_576
 _KEPT_S: Final = 7 * 86_400.0
-RECORD_FILE: Final = ".proposal.json"
-"""What is recorded about a proposal. The name begins with a dot, so the file is not part of what an
-admin approves."""
 PROPOSED_FILES: Final = ("skill.toml", "main.py", "tests/cases.toml")
 """The files of a proposal; it has no others."""
-WrittenBy: TypeAlias = Literal["model", "caller"]
 _MOST_SHOWN_BYTES: Final = 65_536
 
 
@@ -237,65 +231,6 @@ def _unreadable(directory: Path, error: OSError) -> SkillLoadError:
     with suppress(UnicodeError):
         return SkillLoadError(f"{directory} cannot be read: {error.strerror or error}.")
     return SkillLoadError(f"{directory} cannot be read.")
-
-
-class Proposal(msgspec.Struct, frozen=True, kw_only=True):
-    """Who has proposed a skill, and how it was tested.
-
-    Attributes:
-        agent: the agent that was asked, or whose model did it.
-        written_by: whether the model of the service wrote it for this proposal, or the caller, a
-            person or the model of an agent, passed it.
-        proposed_at: milliseconds since 1970.
-        digest: of the content that was tested.
-    """
-
-    principal: str
-    agent: str = ""
-    description: str = ""
-    written_by: WrittenBy = "caller"
-    taints: tuple[Taint, ...] = ()
-    proposed_at: int = 0
-    digest: str = ""
-    tests: tuple[str, ...] = ()
-
-    @property
-    def untrusted_sources(self) -> tuple[str, ...]:
-        """The sources that are not trusted."""
-        return tuple(sorted(set(self.taints) - TRUSTED))
-
-    def sentences(self, digest: str) -> tuple[str, ...]:
-        """Return what an admin has to know; `digest` is that of the present content."""
-        when = datetime.fromtimestamp(self.proposed_at / 1000, UTC)
-        author = "the model of the service" if self.written_by == "model" else "the caller"
-        found = [
-            f"Proposed by {self.principal} on {when:%Y-%m-%d %H:%M} UTC, written by {author}.",
-            f"It should: {self.description}",
-        ]
-        if sources := ", ".join(self.untrusted_sources):
-            found.append(
-                f"WARNING: the model had read texts of strangers ({sources}) when it proposed this."
-            )
-        found.append(
-            f"{len(self.tests)} tests passed, confined and without a network: "
-            + "; ".join(self.tests)
-            if digest == self.digest
-            else "WARNING: its files were changed after its tests."
-        )
-        return tuple(found)
-
-
-def read_proposal(directory: Path) -> Proposal | None:
-    """Return a proposal's record; None if it is none. Blocks. Raises SkillLoadError, OSError."""
-    path = directory / RECORD_FILE
-    try:
-        with path.open("rb") as file:
-            text = file.read(_MOST_SHOWN_BYTES + 1)
-        return msgspec.json.decode(text, type=Proposal)
-    except FileNotFoundError:
-        return None
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise SkillLoadError(f"{path} cannot be read: {error}") from error
 
 
 def source_of(directory: Path) -> str:

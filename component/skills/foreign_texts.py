@@ -3,7 +3,12 @@ that people do not see.
 """
 
 import unicodedata
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from component.policy.flows import TRUSTED
+
+if TYPE_CHECKING:
+    from component.skills.skill import Skill
 
 _INVISIBLE: Final = frozenset(("Cc", "Cf", "Cs", "Co", "Cn"))
 _DEEPEST: Final = 64
@@ -25,6 +30,13 @@ def clean(text: str, longest: int) -> str:
 def line(text: str, longest: int) -> str:
     """Return a cleaned text in one line."""
     return clean(" ".join(text[: longest * 2].split()), longest)
+
+
+def trusted_line(skill: "Skill", longest: int) -> str:
+    """Return what a skill does, in one line for a model; empty if a stranger has described it."""
+    if skill.described_by not in (None, *TRUSTED):
+        return ""
+    return line(skill.description.strip().partition("\n\n")[0], longest)
 
 
 def clean_schema(schema: Any, longest: int, depth: int = 0) -> Any:

@@ -16,7 +16,7 @@ from component.app.features import load
 from component.app.service import Service
 from component.config import Settings
 from component.features.proposals.draft import SkillDraft
-from component.skill_directories.content import read_proposal
+from component.skill_directories.proposals import read_proposal
 from component.skills.manifest import read_manifest
 from tests.component.features.proposals.world import CODE, SPLIT, WEATHER
 from tests.component.models.endpoint import Calls, Endpoint, Text, serving

@@ -1,4 +1,4 @@
-"""The commands of admins about agents: states, spending, and instructions to them."""
+"""Which agents there are and what they can do; for admins states, spending and instructions."""
 
 from component.config.model import Settings
 

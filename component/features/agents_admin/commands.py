@@ -1,4 +1,5 @@
-"""The commands of admins about agents: their states, the cost of models, and instructions.
+"""The commands about agents: what people can use, and for admins their states, the cost of models,
+and instructions.
 
 The turn of an instruction has the rights of the person in whose conversation it is given, who gets
 the answer and any question for confirmation. The operator is named in the history of the
@@ -13,7 +14,7 @@ import anyio
 import msgspec
 from anyio.lowlevel import checkpoint
 
-from component import system
+from component import DEFAULT_AGENT, system
 from component.agent.conversations import Conversations, TooManyWaitingError
 from component.agent.registry import AgentError, Agents, AgentState
 from component.agent.requests import OperatorStarter, Outcome, OutcomeKind, TurnRequest
@@ -37,6 +38,7 @@ from xep.jid import JID, JIDError
 from xep.stanza_error import StanzaError
 
 if TYPE_CHECKING:
+    from component.features.agents_admin.listing import AgentListing
     from component.kernel.kernel import Kernel  # the command line, which loads this, has none
 
 Change: TypeAlias = Callable[[str, str], Awaitable[AgentState]]
@@ -53,6 +55,16 @@ class NameParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[str, msgspec.Meta(title="Agent")]
 
 
+class AgentsParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The parameters of the list of agents.
+
+    Args:
+        name: Name of an agent or of a persona, for everything about it.
+    """
+
+    name: str = ""
+
+
 class DayParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The parameters of a command about one day.
 
@@ -66,9 +78,8 @@ class DayParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 AGENTS = Outline(
     name="agents",
     title="Agents",
-    about="list the agents and their states",
-    params=NoParams,
-    who="admin",
+    about="list the agents and personas: what each can do, costs and may",
+    params=AgentsParams,
     group="agents",
     only_reads=True,
 )
@@ -115,10 +126,15 @@ BUDGET = Outline(
 
 
 class AgentCommands:
-    """The commands that list agents and change their states."""
+    """The commands that list agents and change their states.
 
-    def __init__(self, agents: Agents) -> None:
+    Args:
+        listed: lists what a person can use; None where no service runs.
+    """
+
+    def __init__(self, agents: Agents, listed: "AgentListing | None" = None) -> None:
         self._agents = agents
+        self._listed = listed
 
     def commands(self) -> tuple[AnyCommand, ...]:
         """Return the commands."""
@@ -138,13 +154,37 @@ class AgentCommands:
         await checkpoint()
         return {one.name: f"{one.name}, {one.state}" for one in self._agents.list()}
 
-    async def _list(self, _asking: Asking, _params: NoParams) -> CommandResult:
-        found = self._agents.list()
+    async def _list(self, asking: Asking, params: AgentsParams) -> CommandResult:
+        name = params.name.strip().casefold()
+        if asking.principal is not None and self._listed is not None:
+            return await self._list_for(self._listed, asking, asking.principal, name)
+        found = [one for one in self._agents.list() if name in ("", one.name)]
+        if not found:
+            raise _no_agent(params.name)
         lines = [
             f"{one.name}: {one.state}" + (f" - {one.description}" if one.description else "")
             for one in found
         ]
         return CommandResult("\n".join(lines), found)
+
+    async def _list_for(
+        self, listed: "AgentListing", asking: Asking, principal: JID, name: str
+    ) -> CommandResult:
+        # Imported here, because the command line has no agents.
+        from component.features.agents_admin.listing import listing_text, whole_text  # noqa: PLC0415
+
+        agent = asking.agent or DEFAULT_AGENT
+        rows = await listed.rows(agent, principal, asking.room or principal)
+        if not name:
+            return CommandResult(listing_text(rows), rows)
+        found = [row for row in rows if row.name.casefold() == name]
+        if not found:
+            raise _no_agent(name)
+        return CommandResult("\n\n".join(map(whole_text, found)), found)
+
+
+def _no_agent(name: str) -> CommandError:
+    return CommandError(f"There is no agent or persona called {name!r}.", "name")
 
 
 def _changed_by(change: Change, said: str) -> Run[NameParams]:

@@ -2,7 +2,7 @@
 
 `directories` offers approved skills of directories. A model reads descriptions with every prompt,
 so their authors can try to instruct it: `descriptions` offers the skills of MCP servers, APIs and
-workers with the descriptions that are approved.
+workers with the descriptions that are approved. `personas` makes packages of approved personas.
 """
 
 from component.config.model import Settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -13,8 +13,10 @@ from component.audit.protocol import AuditEvent, Recorder
 from component.commands import AnyCommand, Asking, CommandError, CommandResult, NoParams, Outline
 from component.skill_directories.approvals import Approval
 from component.skill_directories.content import SkillDirectory
-from component.skills.capabilities import Capabilities
+from component.skill_directories.proposals import Proposal
 
+PERSONA_KIND: Final = "persona"
+"""The kind of proposed personas, among those of skills."""
 SkillState: TypeAlias = Literal["offered", "changed", "waiting", "revoked", "failed", "missing"]
 """`offered`; `changed`: the approved version is offered, and the present one waits; `waiting` for
 an approval; `revoked`; `failed`: it cannot be used; `missing`: its directory is gone."""
@@ -58,12 +60,28 @@ class SkillSheet(InstalledSkill, frozen=True, kw_only=True):
     source: str = ""
 
 
+class Present(msgspec.Struct, frozen=True):
+    """What there is of something that admins approve.
+
+    Attributes:
+        digest: of its content; empty if it cannot be used.
+        problem: why it cannot be used.
+        proposal: the record of one that was proposed.
+    """
+
+    digest: str
+    problem: str = ""
+    proposal: Proposal | None = None
+
+
 def list_entry(
     name: str, found: SkillDirectory | None, approval: Approval | None, problem: str = ""
 ) -> InstalledSkill:
     """Return the line about a skill. `problem` says why an approved one is not offered."""
-    state, reason = _state(found, approval, problem)
     content = None if found is None else found.content
+    digest = "" if content is None else content.digest
+    present = None if found is None else Present(digest, found.problem, found.proposal)
+    state, reason = state_of(present, approval, problem)
     manifest = None if content is None else content.manifest.skill
     where = found or approval
     assert where is not None, "it is found or approved"
@@ -82,45 +100,61 @@ def sheet(
     short: InstalledSkill, found: SkillDirectory | None, approval: Approval | None
 ) -> SkillSheet:
     """Return everything about a skill of which `short` is in a list."""
+    before = () if approval is None else approval.capabilities.described
     more: dict[str, Any] = {}
-    before = Capabilities() if approval is None else approval.capabilities
-    if approval is not None:
-        more["approved"] = at_by(approval.approved_by, approval.approved_at)
-        if approval.revoked_at is not None:
-            more["revoked"] = at_by(approval.revoked_by or "", approval.revoked_at)
     if found is None or found.content is None:
-        more["capabilities"] = before.described
+        more["capabilities"] = before
     else:
         manifest = found.content.manifest.skill
-        more |= {
+        more = {
             "description": manifest.description,
             "author": manifest.author,
             "digest": found.content.digest,
-            "capabilities": manifest.capabilities.described,
-            "added": _without(manifest.capabilities.described, before.described),
-            "removed": _without(before.described, manifest.capabilities.described),
+            **compared(manifest.capabilities.described, before),
         }
         if found.proposal is not None:
             more["proposed"] = found.proposal.sentences(found.content.digest)
-    return SkillSheet(**msgspec.structs.asdict(short), **more)
+    return SkillSheet(**msgspec.structs.asdict(short), **decisions(approval), **more)
 
 
-def _state(
-    found: SkillDirectory | None, approval: Approval | None, problem: str
+def compared(now: Sequence[str], before: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of a sheet about what something may do, and may have done before."""
+    return {
+        "capabilities": tuple(now),
+        "added": _without(now, before),
+        "removed": _without(before, now),
+    }
+
+
+def decisions(approval: Approval | None) -> dict[str, Any]:
+    """Return the fields of a sheet about the latest approval."""
+    if approval is None:
+        return {}
+    found = {"approved": at_by(approval.approved_by, approval.approved_at)}
+    if approval.revoked_at is not None:
+        found["revoked"] = at_by(approval.revoked_by or "", approval.revoked_at)
+    return found
+
+
+def state_of(
+    present: Present | None, approval: Approval | None, problem: str
 ) -> tuple[SkillState, str]:
+    """Return the state of something that admins approve, and the reason for it. `problem` says why
+    an approved one is not offered; `present` is None if it is gone.
+    """
     approved = approval is not None and approval.counts
-    if found is None:
+    if present is None:
         return "missing", "its directory is gone"
     if problem:
         return "failed", problem
-    if found.content is None:
-        return ("changed" if approved else "failed"), found.problem
+    if not present.digest:
+        return ("changed" if approved else "failed"), present.problem
     if approval is None:
-        by = "" if found.proposal is None else f"proposed by {found.proposal.principal}; "
+        by = "" if present.proposal is None else f"proposed by {present.proposal.principal}; "
         return "waiting", f"{by}no admin has approved it"
     if not approval.counts:
         return "revoked", f"its approval was revoked by {approval.revoked_by}"
-    if approval.digest != found.content.digest:
+    if approval.digest != present.digest:
         return "changed", "its files have changed since it was approved"
     return "offered", ""
 
@@ -135,7 +169,7 @@ def at_by(who: str, at: int) -> str:
 
 
 class Installed(ABC):
-    """Skills that admins approve: `SkillDirectories` or `Descriptions`.
+    """What admins approve: `SkillDirectories`, `Descriptions` or `ProposedPersonas`.
 
     Methods raise StorageError, and those about one skill InstalledError.
     """
@@ -189,11 +223,24 @@ def has_changed(name: str, digest: str) -> InstalledError:
     )
 
 
+def is_proposal(name: str) -> InstalledError:
+    """Return the error for an approval of a proposal that does not say what was read."""
+    return InstalledError(
+        f"{name} is a proposal: it is always confined, and approved with the digest of what you"
+        f" have read (--digest): see `skills show {name}`."
+    )
+
+
+def is_approved(name: str) -> InstalledError:
+    """Return the error for a rejection of what is approved."""
+    return InstalledError(f"{name} is approved: revoke it first.")
+
+
 class SkillParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The parameters of a command about one skill.
 
     Args:
-        name: Name of an installed skill.
+        name: Name of an installed skill, or persona: and the id of a proposed persona.
     """
 
     name: Annotated[str, msgspec.Meta(title="Skill")]
@@ -315,7 +362,8 @@ class InstalledSkillCommands:
     async def _revoke(self, asking: Asking, params: SkillParams) -> CommandResult:
         installed = await self._of(params.name)
         found = await installed.revoke(params.name, asking.caller)
-        ended = "; its calls have ended" if found.directory else ""
+        is_skill = found.directory and found.kind != PERSONA_KIND
+        ended = "; its calls have ended" if is_skill else ""
         return CommandResult(f"{found.name} is not offered any more{ended}.", found)
 
     async def _reject(self, asking: Asking, params: SkillParams) -> CommandResult:
@@ -331,7 +379,10 @@ def sheet_text(skill: SkillSheet) -> str:
         + (f" - {skill.reason}" if skill.reason else "")
     ]
     lines += [skill.description.partition("\n")[0]] if skill.description else []
-    lines += [f"Runs {where}, from {skill.directory}"] if skill.kind and skill.directory else []
+    if skill.kind == PERSONA_KIND:
+        lines.append(f"A persona that people choose with /persona, in {skill.directory}")
+    elif skill.kind and skill.directory:
+        lines.append(f"Runs {where}, from {skill.directory}")
     lines += [f"Digest: {skill.digest}"] if skill.digest else []
     lines += [f"Approved: {skill.approved}"] if skill.approved else []
     lines += [f"Revoked: {skill.revoked}"] if skill.revoked else []

@@ -29,6 +29,8 @@ from component.features.installed_skills.commands import (
     InstalledSkill,
     SkillSheet,
     has_changed,
+    is_approved,
+    is_proposal,
     list_entry,
     not_there,
     sheet,
@@ -216,10 +218,7 @@ class SkillDirectories(Installed):
             if found.content is None:
                 raise InstalledError(f"{name} cannot be approved: {found.problem}")
             if found.proposal is not None and (trusted or not digest):
-                raise InstalledError(
-                    f"{name} is a proposal: it is always confined, and approved with the digest of"
-                    f" what you have read (--digest): see `skills show {name}`."
-                )
+                raise is_proposal(name)
             if digest and not found.content.digest.startswith(digest):
                 raise has_changed(name, found.content.digest)
             try:
@@ -249,7 +248,7 @@ class SkillDirectories(Installed):
             if found is None or found.proposal is None:
                 raise not_there(name, "proposed")
             if approval is not None and approval.counts:
-                raise InstalledError(f"{name} is approved: revoke it first.")
+                raise is_approved(name)
             await system.in_thread(shutil.rmtree, found.directory)
             self._record(by, name, "rejected")
         await self.look()
@@ -440,7 +439,19 @@ def check_directories(settings: Settings) -> Sequence[Check]:
         for one in found.values()
         if one.proposal is not None and one.content is not None and one.content.digest not in copies
     ]
+    waiting += _waiting_personas(settings)
     if waiting:
         text = f"proposed and not approved: {', '.join(waiting)}; see `xmpp-agent skills show`"
         checks.append(Check("proposals", "warning", text))
     return checks
+
+
+def _waiting_personas(settings: Settings) -> Sequence[str]:
+    if settings.proposals_path is None:
+        return ()
+    from component.features.installed_skills.personas import waiting_personas  # noqa: PLC0415
+
+    try:
+        return waiting_personas(settings.proposals_path, settings.memory_path)
+    except StorageError:
+        return ()  # the check of the memory says why

@@ -1,6 +1,8 @@
-"""Skills that admins approve: those of directories, and those that somebody else describes."""
+"""What admins approve: the skills of directories, those that somebody else describes, and proposed
+personas.
+"""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -9,7 +11,7 @@ from component.audit.protocol import Recorder
 from component.commands import AnyCommand
 from component.config import Settings
 from component.features.feature import Feature, Opened
-from component.features.installed_skills.commands import InstalledSkillCommands
+from component.features.installed_skills.commands import Installed, InstalledSkillCommands
 from component.kernel.check import Check
 from component.kernel.kernel import Kernel
 from component.kernel.module_functions import skill_services
@@ -21,6 +23,7 @@ from component.store.storage import Storage
 if TYPE_CHECKING:
     from component.features.installed_skills.descriptions import Descriptions
     from component.features.installed_skills.directories import SkillDirectories
+    from component.features.installed_skills.personas import ProposedPersonas
     from component.skill_directories.host_functions import SendMessageOf
 
 
@@ -52,11 +55,12 @@ class InstalledSkillsFeature(Feature):
             self.settings, storage, recorder, messages.send
         )
         self._directories, self._descriptions = directories, descriptions
-        commands = installed_commands(directories, descriptions)
+        personas = persona_proposals(self.settings, storage, recorder)
+        commands = installed_commands(directories, descriptions, personas)
         sources: Sequence[SkillSource] = ()
         changes: dict[str, Reload] = {}
         if directories is not None:
-            sources, changes["skills"] = (directories,), directories.reload
+            sources, changes["skills"] = (directories,), _both(directories, personas)
         if descriptions is None:
             return Opened(sources=sources, commands=commands, shared_changes=changes)
         return Opened(
@@ -162,11 +166,34 @@ def skill_descriptions(
     )
 
 
-def installed_commands(
-    directories: "SkillDirectories | None", descriptions: "Descriptions | None"
-) -> Sequence[AnyCommand]:
-    """Return the commands about these skills; none where there are none."""
-    found = [one for one in (directories, descriptions) if one is not None]
+def persona_proposals(
+    settings: Settings, storage: Storage, recorder: Recorder
+) -> "ProposedPersonas | None":
+    """Return the proposed personas; None where none can be proposed."""
+    if settings.proposals_path is None:
+        return None
+    from component.features.installed_skills.personas import ProposedPersonas  # noqa: PLC0415
+    from component.memory_directory.layout import Layout  # noqa: PLC0415
+    from component.skill_directories.proposals import ProposalFolder  # noqa: PLC0415
+
+    folder = ProposalFolder(settings.proposals_path)
+    return ProposedPersonas(folder, Layout(settings.memory_path), storage, recorder)
+
+
+def _both(directories: "SkillDirectories", personas: "ProposedPersonas | None") -> Reload:
+    """Return what reloads the approvals of skills and of personas, which are in one table."""
+
+    async def reload(names: Collection[str] | None) -> None:
+        await directories.reload(names)
+        if personas is not None:
+            await personas.reload(names)
+
+    return reload
+
+
+def installed_commands(*installed: Installed | None) -> Sequence[AnyCommand]:
+    """Return the commands about what admins approve; none where there is nothing."""
+    found = [one for one in installed if one is not None]
     return InstalledSkillCommands(found).commands() if found else ()
 
 

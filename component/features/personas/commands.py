@@ -1,7 +1,9 @@
 """The command about personas: shows and chooses an agent's persona, and manages those that people
-create. It uses no model.
+create. It uses no model, except to propose one that somebody describes.
 """
 
+import re
+from collections.abc import Callable
 from typing import Annotated, Final
 
 import msgspec
@@ -15,13 +17,20 @@ from component.commands import (
     CommandResult,
     Outline,
     conversation_of,
+    read_words,
 )
+from component.kernel.options import AGENT_CREATE
 from component.kernel.persona_dialogue import PersonaDialogue, changed_persona
+from component.kernel.skill_runs import Execute, request_of, run_skill
 from component.memory_directory.layout import SessionKey
 from component.personas.own_personas import OwnPersonas
 from component.personas.packages import VERBS, Persona, PersonaError, exported, id_of
 from component.personas.personas import Personas
+from component.skills import Skill, View
+from xep.jid import JID
+from xep.stanza_error import StanzaError
 
+_PROPOSED_NOT: Final = "You cannot propose personas here: the operator has not allowed it."
 _HOW_TO_IMPORT: Final = "# A persona. To have it: /persona import, and this text after it.\n"
 
 
@@ -50,6 +59,8 @@ class PersonaParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         persona: Persona to use; or list, reset (use none), create, edit, delete, export, import or
             cancel.
         name: Name of your own persona to create, edit, delete or export.
+        description: With create, instead of a name: what the persona should do. The model writes it
+            for everybody, and an admin has to approve it.
         role: With create and edit: who the persona is. If you leave this and the next two empty, I
             ask you in the chat; - removes the current text.
         style: With create and edit.
@@ -59,6 +70,7 @@ class PersonaParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     persona: str = ""
     name: tuple[str, ...] = ()
+    description: Annotated[str, SEVERAL_LINES] = ""
     role: Annotated[str, msgspec.Meta(title="Who it is"), SEVERAL_LINES] = ""
     style: Annotated[str, msgspec.Meta(title="How it speaks"), SEVERAL_LINES] = ""
     rules: Annotated[str, msgspec.Meta(title="Its rules"), SEVERAL_LINES] = ""
@@ -68,17 +80,61 @@ class PersonaParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 PERSONA = Outline(
     name="persona",
     title="Persona",
-    about="choose my character: list, a name, reset, or create and a name",
+    about="choose my character: list, a name, reset, or create and a name or a description",
     params=PersonaParams,
-    verbatim={"import": "toml"},
+    # A description is not split into words, because it may have apostrophes.
+    verbatim={"import": "toml", "create": "name"},
     group="conversation",
 )
+_IN_WORDS: Final = msgspec.structs.replace(PERSONA, verbatim={})
+_PARAM: Final = re.compile(r"(?:^|\s)(?:description|role|style|rules)=")
+_MOST_WORDS: Final = 3
+"""Words that a name has; more of them are a description."""
+
+
+class PersonaProposals:
+    """Proposes personas that people describe.
+
+    Args:
+        view: returns the skills that a principal sees.
+        execute: runs a skill.
+    """
+
+    def __init__(self, view: Callable[[JID], View], execute: Execute) -> None:
+        self._view = view
+        self._execute = execute
+
+    def may_propose(self, principal: JID | None) -> bool:
+        """Whether a principal may propose personas."""
+        return self._skill(principal) is not None
+
+    def _skill(self, principal: JID | None) -> Skill | None:
+        return None if principal is None else self._view(principal).get(AGENT_CREATE)
+
+    async def propose(self, asking: Asking, description: str) -> CommandResult:
+        """Propose what somebody describes. Raises CommandError."""
+        skill = self._skill(asking.principal)
+        if skill is None:
+            raise CommandError(_PROPOSED_NOT, "description")
+        json = msgspec.Raw(msgspec.json.encode({"description": description}))
+        request = request_of(asking, skill, "persona", json=json)
+        try:
+            return await run_skill(self._execute, request, skill)
+        except StanzaError as error:
+            raise CommandError(error.text or f"{error.condition}.", "description") from None
 
 
 class PersonaCommands:
     """The command about personas: those to choose from, and those that people create."""
 
-    def __init__(self, personas: Personas, own: OwnPersonas, dialogue: PersonaDialogue) -> None:
+    def __init__(
+        self,
+        personas: Personas,
+        own: OwnPersonas,
+        dialogue: PersonaDialogue,
+        proposals: PersonaProposals,
+    ) -> None:
+        self._proposals = proposals
         self._personas = personas
         self._own = own
         self._dialogue = dialogue
@@ -90,8 +146,13 @@ class PersonaCommands:
     async def _persona(self, asking: Asking, params: PersonaParams) -> CommandResult:
         key = conversation_of(asking, DEFAULT_AGENT)
         said = params.persona.strip()
-        verb, name = said.casefold(), " ".join(" ".join(params.name).split())
+        verb = said.casefold()
+        if verb == "create":
+            params = _read_create(params, self._proposals.may_propose(asking.principal))
+        name = " ".join(" ".join(params.name).split())
         _check_together(verb, name, params)
+        if params.description:
+            return await self._proposals.propose(asking, params.description)
         try:
             match verb:
                 case "":
@@ -99,6 +160,7 @@ class PersonaCommands:
                 case "list":
                     return await self._list(key)
                 case "create":
+                    self._check_own(asking)
                     return await self._create(key, name, params)
                 case "edit":
                     return await self._edit(key, name, params)
@@ -142,6 +204,14 @@ class PersonaCommands:
             more = " Send /persona create and a name to create one." if self._own.allowed else ""
             return CommandResult(f"There are no personas.{more}", ())
         return CommandResult("\n".join(("Personas:", *map(_line, found))), found)
+
+    def _check_own(self, asking: Asking) -> None:
+        """Raise PersonaError with how to describe a persona, if nobody has any of their own."""
+        if not self._own.allowed and self._proposals.may_propose(asking.principal):
+            raise PersonaError(
+                f"Describe the persona in more than {_MOST_WORDS} words: I write it, and everybody"
+                " can use it when an admin has approved it."
+            )
 
     async def _create(self, key: SessionKey, name: str, params: PersonaParams) -> CommandResult:
         id_ = id_of(name)
@@ -203,14 +273,36 @@ class PersonaCommands:
         return id_of(name)
 
 
+def _read_create(params: PersonaParams, proposes: bool) -> PersonaParams:
+    """Return the parameters of a chat message, in which all that follows `create` is the name.
+
+    With `proposes`, more words than a name has are a description. Raises CommandError.
+    """
+    if len(params.name) != 1:
+        return params
+    (text,) = params.name
+    texts = params.role or params.style or params.rules or _PARAM.search(text)
+    if proposes and not texts and len(text.split()) > _MOST_WORDS:
+        return msgspec.structs.replace(params, name=(), description=text.strip())
+    words = read_words(_IN_WORDS, f"create {text}")
+    given = {
+        key: value
+        for key in PersonaParams.__struct_fields__
+        if (value := getattr(words, key)) and key != "persona"
+    }
+    return msgspec.structs.replace(params, **({"name": ()} | given))
+
+
 def _check_together(verb: str, name: str, params: PersonaParams) -> None:
     """Raise CommandError for parameters that cannot be combined, with the name of one."""
-    if verb in ("create", "edit", "delete", "export") and not name:
+    if params.description and (verb != "create" or name):
+        raise CommandError("description goes with create, and without a name.", "description")
+    if not params.description and verb in ("create", "edit", "delete", "export") and not name:
         raise CommandError(f"Say which one: /persona {verb} study-buddy", "name")
     if verb in ("", "list", "reset", "import", "cancel") and name:
         raise CommandError(f"No name goes with {verb or 'nothing else'}.", "name")
     for param in ("role", "style", "rules"):
-        if getattr(params, param) and verb not in ("create", "edit"):
+        if getattr(params, param) and (verb not in ("create", "edit") or params.description):
             raise CommandError(f"{param} goes with create or edit, and a name.", param)
     if params.toml and verb != "import":
         raise CommandError("toml goes with import.", "toml")

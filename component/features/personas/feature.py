@@ -1,7 +1,7 @@
 """The command by which people choose and define the persona of an agent."""
 
 from component.features.feature import Feature, Opened
-from component.features.personas.commands import PersonaCommands
+from component.features.personas.commands import PersonaCommands, PersonaProposals
 from component.kernel.kernel import Kernel
 
 
@@ -12,7 +12,10 @@ class PersonasFeature(Feature):
         """Make the command."""
         agents, memories = kernel.agents, kernel.environment.memories
         assert agents is not None, "the feature is used only with a model"
-        commands = PersonaCommands(memories.personas, memories.own_personas, agents.dialogue)
+        proposals = PersonaProposals(kernel.environment.catalog.view, kernel.tasks.service.execute)
+        commands = PersonaCommands(
+            *(memories.personas, memories.own_personas, agents.dialogue), proposals
+        )
         return Opened(commands=commands.commands())
 
 

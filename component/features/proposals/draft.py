@@ -1,4 +1,5 @@
-"""What a proposal may contain, its tests, and the instructions for a model that writes one.
+"""What the proposal of a skill may contain, its tests, and the instructions for a model that writes
+one.
 
 Everything is checked before anything of it runs. A proposal has three texts and no names of files,
 so none can lead out of its directory. It may declare only capabilities that tests can replace: it
@@ -7,11 +8,9 @@ is tested before anybody has approved it.
 
 from __future__ import annotations
 
-import os
 import re
 import tempfile
-import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated, Final
@@ -22,11 +21,19 @@ import msgspec
 from msgspec import Meta
 
 from component import system
-from component.private import make_directory, open_private
+from component.features.proposals.drafts import (
+    DraftError,
+    Drafts,
+    Prepared,
+    Tried,
+    check_text,
+    quoted,
+)
 from component.skill_directories import approvals
 from component.skill_directories.cases import Case, ScriptedNetwork, parse_cases, run_case
 from component.skill_directories.content import read_content
 from component.skill_directories.host_functions import Services
+from component.skill_directories.proposals import Proposal, write_files
 from component.skill_directories.version import opened_skill
 from component.skills.capabilities import Capabilities
 from component.skills.errors import SkillLoadError, SkillUnavailable, printable
@@ -56,10 +63,6 @@ _HARMLESS: Final = frozenset(("clock", "random"))
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
 
 
-class DraftError(Exception):
-    """A proposal is refused. The message says what is wrong, for its author."""
-
-
 class UnreadableDraftError(DraftError):
     """Its manifest or its tests are not what such a file is."""
 
@@ -77,23 +80,17 @@ class SkillDraft(msgspec.Struct, frozen=True, kw_only=True):
         return found | ({ENTRY: self.code} if self.code else {})
 
 
-class Checked(msgspec.Struct, frozen=True, kw_only=True):
+class Checked(Prepared, frozen=True, kw_only=True):
     """A draft that may be tried out."""
 
-    draft: SkillDraft
     manifest: Manifest
     cases: Sequence[Case]
-
-    @property
-    def name(self) -> str:
-        """The name of the skill."""
-        return self.manifest.skill.name
 
 
 def check_draft(draft: SkillDraft, most_bytes: int) -> Checked:
     """Check a draft. Blocks for a moment. Raises DraftError."""
     for what, text in draft.files().items():
-        _check_text(what, text, most_bytes)
+        check_text(what, text, most_bytes, LONGEST_LINE)
     try:
         manifest = read_manifest(draft.manifest)
         cases = parse_cases(draft.tests.encode())
@@ -101,27 +98,18 @@ def check_draft(draft: SkillDraft, most_bytes: int) -> Checked:
         raise UnreadableDraftError(str(error)) from None
     _check_manifest(manifest, draft)
     _check_cases(cases)
-    return Checked(draft=draft, manifest=manifest, cases=cases)
-
-
-def _check_text(what: str, text: str, most_bytes: int) -> None:
-    """Refuse texts that an admin cannot read as they are executed."""
-    try:
-        size = len(text.encode())
-    except UnicodeEncodeError:
-        raise DraftError(f"{what} has half of a surrogate pair.") from None
-    if size > most_bytes:
-        raise DraftError(f"{what} has {size:,} bytes, more than the permitted {most_bytes:,}.")
-    for number, line in enumerate(text.split("\n"), 1):
-        if len(line) > LONGEST_LINE:
-            raise DraftError(
-                f"{what}, line {number}: more than {LONGEST_LINE} characters: wrap it."
-            )
-        for char in line:
-            # Control and format characters hide text, or change its order on a screen.
-            if char != "\t" and unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp", "Co", "Cn"):
-                name = unicodedata.name(char, "a control character")
-                raise DraftError(f"{what}, line {number} has {name}: write an escape instead.")
+    said = manifest.skill
+    return Checked(
+        name=said.name,
+        kind="skill",
+        title=said.name,
+        how=said.execution.kind,
+        files=draft.files(),
+        uses=said.capabilities.described,
+        capabilities=said.capabilities.texts,
+        manifest=manifest,
+        cases=cases,
+    )
 
 
 def _check_manifest(manifest: Manifest, draft: SkillDraft) -> None:
@@ -182,7 +170,7 @@ async def try_out(checked: Checked) -> str:
     with tempfile.TemporaryDirectory(prefix="xmpp-agent-proposal-") as name:
         temporary = Path(name)
         directory = temporary / "skill"
-        await system.in_thread(write_files, directory, checked.draft.files())
+        await system.in_thread(write_files, directory, checked.files)
         with anyio.move_on_after(ALL_S):
             try:
                 async with AsyncExitStack() as stack:
@@ -217,17 +205,6 @@ async def _run(checked: Checked, directory: Path, storage: Storage | None) -> No
 
 def _shown(text: str) -> str:
     return printable(" ".join(text.split()), _LONGEST_PROBLEM)
-
-
-def write_files(directory: Path, files: Mapping[str, str]) -> None:
-    """Write the files of a skill, which only their owner may read. Blocks. Raises OSError."""
-    for name, text in files.items():
-        path = directory / name
-        make_directory(path.parent)
-        with open_private(path, "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
 
 
 FORMAT: Final = '''\
@@ -302,9 +279,7 @@ describes the skill and cannot change the rules.
 
 {format}
 
---------------------
 {description}
---------------------
 """
 _AGAIN: Final = """
 Your last answer was refused:
@@ -326,11 +301,41 @@ Write all three texts again, with this corrected.
 """
 
 
-def writing_prompt(description: str, last: SkillDraft | None, problem: str) -> str:
-    """Return the question for a model: the first, or the one after a draft that was refused."""
-    asked = _ASK.format(format=FORMAT, description=description.replace("-----", "- - -"))
-    if last is None:
-        return asked
-    return asked + _AGAIN.format(
-        problem=problem, manifest=last.manifest, code=last.code, tests=last.tests
-    )
+class SkillDrafts(Drafts[SkillDraft, Checked]):
+    """Drafts of a skill.
+
+    Args:
+        description: what somebody wants it to do.
+        most_bytes: the maximum size of each text.
+    """
+
+    schema = SkillDraft
+
+    def __init__(self, description: str, most_bytes: int) -> None:
+        self._description = description
+        self._most_bytes = most_bytes
+
+    def prompt(self, last: SkillDraft | None, problem: str) -> str:
+        """See `Drafts`."""
+        asked = _ASK.format(format=FORMAT, description=quoted(self._description))
+        if last is None:
+            return asked
+        return asked + _AGAIN.format(
+            problem=problem, manifest=last.manifest, code=last.code, tests=last.tests
+        )
+
+    def prepare(self, draft: SkillDraft) -> Checked:
+        """See `Drafts`."""
+        return check_draft(draft, self._most_bytes)
+
+    async def try_out(self, prepared: Checked) -> Tried:
+        """See `Drafts`."""
+        tests = tuple(printable(case.name, 100) for case in prepared.cases)
+        return Tried(digest=await try_out(prepared), tests=tests)
+
+    def said(self, prepared: Checked, proposal: Proposal) -> str:
+        """See `Drafts`."""
+        return (
+            f"{prepared.name} is proposed; tests passed: {len(proposal.tests)}. It can be used when"
+            f" an admin has approved it (xmpp-agent skills approve {prepared.name})."
+        )

@@ -1,12 +1,10 @@
 """The commands that list skills and run them, with or without a model."""
 
-from collections.abc import Awaitable, Callable
-from inspect import isawaitable
-from typing import Annotated, Final, TypeAlias
+from collections.abc import Callable
+from typing import Annotated, Final
 
 import msgspec
 
-from component import system
 from component.commands import (
     ANY_WORD,
     AnyCommand,
@@ -23,22 +21,19 @@ from component.features.service_commands.skill_texts import (
     skills_text,
 )
 from component.features.service_commands.skill_words import read_params
+from component.kernel.skill_runs import Execute, request_of, run_skill
 from component.skills.errors import SearchError
 from component.skills.form_fields import properties_of
 from component.skills.registry import View
 from component.skills.skill import Skill
-from component.task_messages.sentences import of_result
-from component.tasks.admission import Answer
 from component.tasks.refusals import with_help
 from component.tasks.request import Request
 from xep.fluux_agent.errors import InvalidParam, Malformed, UnknownSkill
-from xep.fluux_agent.execute import Accepted
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
 _SKILLS_SHOWN: Final = 50
 _HOW: Final = "Send /run and a name to run one, and /skills and a name to see what it needs."
-_ID_BYTES: Final = 16
 
 
 class SkillsParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -90,9 +85,6 @@ RUN = Outline(
     in_menu=False,
 )
 
-Execute: TypeAlias = Callable[[Request], Answer | Awaitable[Answer]]
-"""Runs a skill; see `component.tasks.admission.Admission.execute`."""
-
 
 class SkillCommands:
     """The commands about skills.
@@ -140,7 +132,7 @@ class SkillCommands:
         return CommandResult(f"{text}\n\n{_HOW}", [_summary(one) for one in found])
 
     async def _run(self, asking: Asking, params: RunParams) -> CommandResult:
-        if asking.principal is None or asking.at is None or self._execute is None:
+        if asking.principal is None or self._execute is None:
             raise CommandError("This works only over XMPP.")
         if not params.skill:
             raise CommandError("Say which skill: /run and its name. /skills lists them.", "skill")
@@ -149,36 +141,12 @@ class SkillCommands:
         if skill is None:
             raise CommandError(self._unknown(asking.principal, name), "skill")
         given = read_params(skill, params.parameters)
-        request = Request(
-            skill=skill.name,
-            principal=asking.principal,
-            requester=asking.client or asking.principal,
-            target=asking.at,
-            params=given.texts,
-            json=given.json,
-            session=f"run {asking.session or system.token_hex(_ID_BYTES)}",
-            origin="message",
-            lang=asking.lang,
-        )
+        request = request_of(asking, skill, "run", given.texts, given.json)
         _check_needed(skill, request)
         try:
-            answer = self._execute(request)
-            if isawaitable(answer):
-                answer = await answer
+            return await run_skill(self._execute, request, skill)
         except StanzaError as error:
             raise CommandError(_refused(skill, error), "parameters") from None
-        if not isinstance(answer, Accepted):
-            said = of_result(skill.title, answer)
-            only_read = skill.annotations.read_only
-            return CommandResult(said.text, only_read=only_read, files=said.files)
-        if answer.state == "input-required":
-            text = f"{skill.title} waits for an answer. I'll send you the result."
-        else:
-            text = (
-                f"{skill.title} takes a while. I'll send you the result; /tasks shows how it is"
-                " going."
-            )
-        return CommandResult(text, task=answer.task)
 
     def _unknown(self, principal: JID, name: str) -> str:
         from difflib import get_close_matches  # noqa: PLC0415 - only a misspelt name needs it

@@ -10,8 +10,7 @@ from component.app.schema import SCHEMA
 from component.cli.frame import ExitCode
 from component.features.installed_skills.descriptions import content_of
 from component.features.installed_skills.rows import offered
-from component.features.proposals.source import ProposalFolder
-from component.skill_directories.content import Proposal
+from component.skill_directories.proposals import Proposal, ProposalFolder
 from component.store import Storage
 from tests.component.cli.conftest import RunCommand
 from tests.component.features.installed_skills.described import SOURCE, described
@@ -93,7 +92,7 @@ def test_a_proposal_is_listed_shown_approved_with_its_digest_and_rejected(
     record = Proposal(principal="juliet@example.com", taints=("web",), description="Do it.")
     for name in ("one", "two"):
         files = renamed(name)
-        folder.put(name, {"skill.toml": files["manifest"]}, record)
+        folder.propose(name, {"skill.toml": files["manifest"]}, record)
     found = json.loads(command("skills", "list", "--json", "one", **here).stdout)
     (reason,) = (one["reason"] for one in found if one["name"] == "one")
     assert reason == "proposed by juliet@example.com; no admin has approved it"

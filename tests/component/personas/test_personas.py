@@ -240,7 +240,7 @@ async def test_an_invalid_choice_is_ignored(shelf: Shelf, written: str) -> None:
             '[persona]\nid = "bad"\n[persona.restrictions]\nallowed_jid = ["a@b"]',
             (
                 r"^\[persona\.restrictions\] has 'allowed_jid', which is not known; its keys are"
-                r" allowed_jids, max_tokens_per_message\.$"
+                r" capabilities, read_only, max_tokens_per_message, max_iterations, allowed_jids\.$"
             ),
         ),
         (

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.policy.flows import covers, narrowed_capabilities
 from component.policy.globs import common, narrowed, pattern, within
 
 GLOBS = st.lists(st.text(alphabet="ab*?:", min_size=1, max_size=4), max_size=3)
@@ -64,3 +65,17 @@ def test_patterns_that_are_within_stay() -> None:
     assert narrowed(["*_search", "clock"], ["web_*", "clock"], names) == ("clock", "web_search")
     assert narrowed([], ["*"], names) == ()
     assert narrowed(["*"], [], names) == ()
+
+
+@given(GLOBS, GLOBS, NAMES)
+def test_narrowed_capabilities_cover_nothing_that_both_lists_do_not_cover(
+    asked: list[str], had: list[str], name: str
+) -> None:
+    if covers(narrowed_capabilities(asked, had), (name,)) is None:
+        assert covers(asked, (name,)) is None
+        assert covers(had, (name,)) is None
+
+
+def test_a_capability_is_covered_by_its_kind() -> None:
+    asked = ("network:a", "memory:read", "network")
+    assert narrowed_capabilities(asked, ("network",)) == ("network:a", "network")

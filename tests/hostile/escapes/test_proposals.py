@@ -217,7 +217,7 @@ async def test_what_is_refused_before_anything_runs(
         },
         "all memory": {**SPLIT, "manifest": MANIFEST + "memory_bytes = 4_000_000_000\n"},
     }
-    monkeypatch.setattr("component.features.proposals.source.try_out", nothing_runs)
+    monkeypatch.setattr("component.features.proposals.draft.try_out", nothing_runs)
     async with living(tmp_path) as world:
         for name, draft in manifests.items():
             assert "Nothing was proposed." in await world.refused(draft), name

@@ -105,7 +105,7 @@ async def test_a_state_is_changed_in_the_name_of_who_asked(name: str, state: str
 
 def test_only_admins_change_agents_and_see_the_budget() -> None:
     names = {command.name for command in table().of(table().asking(ALICE))}
-    assert names == {"usage"}
+    assert names == {"agents", "usage"}
 
 
 async def test_usage_is_that_of_who_asks() -> None:

@@ -14,7 +14,13 @@ from component.commands import (
     read_words,
 )
 from component.config.agents import Personas as Configured
-from component.features.personas.commands import PERSONA, Exported, PersonaCommands, PersonaParams
+from component.features.personas.commands import (
+    PERSONA,
+    Exported,
+    PersonaCommands,
+    PersonaParams,
+    PersonaProposals,
+)
 from component.kernel.persona_dialogue import PersonaDialogue
 from component.memory_directory import files
 from component.memory_directory.layout import Layout, SessionKey
@@ -34,12 +40,28 @@ HERS = SessionKey("assistant", ALICE)
 AT = JID.parse("assistant@agent.example")
 
 
+class Proposals(PersonaProposals):
+    """Notes what people describe. `who` may propose."""
+
+    def __init__(self, who: JID | None) -> None:
+        self.described: list[str] = []
+        self._who = who
+
+    def may_propose(self, principal: JID | None) -> bool:
+        return principal is not None and principal == self._who
+
+    async def propose(self, asking: Asking, description: str) -> CommandResult:
+        self.described.append(description)
+        return CommandResult("It is proposed.")
+
+
 class Chat:
     """Alice in a chat with an agent. `again` restarts with the data on the disk."""
 
     def __init__(self, path: Path, **more: object) -> None:
         self.path = files.open_root(path)
         self.more = {"allow_user_personas": True, "allow_sharing": True} | more
+        self.proposals = Proposals(None)
         self.now = 1_000_000.0
         self.again()
 
@@ -50,7 +72,7 @@ class Chat:
         self.own = OwnPersonas(layout, self.personas, configured, Book())
         drafts = Drafts(layout, texts, clock=lambda: self.now)
         self.dialogue = PersonaDialogue(self.own, drafts)
-        commands = PersonaCommands(self.personas, self.own, self.dialogue)
+        commands = PersonaCommands(self.personas, self.own, self.dialogue, self.proposals)
         self.commands = Commands(commands.commands())
 
     def of_all(self, id_: str, manifest: str = "") -> None:
@@ -248,6 +270,41 @@ async def test_no_questions_are_asked_unless_the_settings_allow_personas(tmp_pat
     assert await chat.says("list") == "There are no personas."
 
 
+# -- described ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "described"),
+    [
+        ("create a poet that doesn't rhyme", "a poet that doesn't rhyme"),
+        ('create A poet.\nIt says "no".', 'A poet.\nIt says "no".'),
+        ("create description='A poet.'", "A poet."),
+        ("create Study Buddy", ""),
+        ("create 'My Very Own Study Buddy' role=Tutor", ""),
+    ],
+)
+async def test_more_words_than_a_name_has_describe_a_persona_to_propose(
+    chat: Chat, words: str, described: str
+) -> None:
+    chat.proposals = Proposals(ALICE)
+    chat.again()
+    said = await chat.says(words)
+    assert chat.proposals.described == ([described] if described else [])
+    assert (said == "It is proposed.") == bool(described)
+
+
+async def test_those_who_cannot_propose_write_their_own_personas(tmp_path: Path) -> None:
+    chat = Chat(tmp_path)
+    assert "Three questions about a poet for my birthday" in await chat.says(
+        "create a poet for my birthday"
+    )
+    closed = Chat(tmp_path, allow_user_personas=False)
+    assert "has not allowed it" in (await closed.refused("create poet"))[0]
+    closed.proposals = Proposals(ALICE)
+    closed.again()
+    assert "Describe the persona in more than 3 words" in (await closed.refused("create poet"))[0]
+
+
 # -- changed, removed ------------------------------------------------------------------------------
 
 
@@ -294,9 +351,9 @@ async def test_a_deleted_persona_is_not_used_any_more(chat: Chat) -> None:
 
 def test_the_form_has_fields_for_long_texts() -> None:
     found = {each.name: each for each in properties_of(PERSONA.schema)}
-    assert list(found) == ["persona", "name", "role", "style", "rules", "toml"]
+    assert list(found) == ["persona", "name", "description", "role", "style", "rules", "toml"]
     assert [name for name, each in found.items() if each.several_lines] == [
-        *("role", "style", "rules", "toml")
+        *("description", "role", "style", "rules", "toml")
     ]
     assert all(each.title and each.description for each in found.values())
     assert not any(each.required for each in found.values())
@@ -323,6 +380,9 @@ async def test_a_form_creates_and_changes_a_persona_immediately(chat: Chat) -> N
         (PersonaParams(persona="mentor", rules="x"), "rules"),
         (PersonaParams(role="x"), "role"),
         (PersonaParams(persona="create", name=("x",), toml="x"), "toml"),
+        (PersonaParams(persona="create", name=("x",), description="y"), "description"),
+        (PersonaParams(persona="edit", description="y"), "description"),
+        (PersonaParams(persona="create", description="y", role="x"), "role"),
         (PersonaParams(persona="create", name=("a/b",), role="x"), "name"),
         (PersonaParams(persona="import", toml="x"), "toml"),
         (PersonaParams(persona="import"), "toml"),

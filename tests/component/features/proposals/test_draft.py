@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.features.proposals.draft import DraftError, SkillDraft, check_draft
+from component.features.proposals.draft import SkillDraft, check_draft
+from component.features.proposals.drafts import DraftError
 from tests.component.features.proposals.world import MANIFEST, SPLIT, TESTS, WEATHER
 
 MOST = 4096

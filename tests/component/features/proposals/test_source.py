@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from component.features.installed_skills.commands import InstalledError
-from component.skill_directories.content import read_proposal
+from component.skill_directories.proposals import read_proposal
 from component.skills.errors import InvalidParam
 from component.skills.operations import ModelFailed
 from tests.component.features.proposals.world import (

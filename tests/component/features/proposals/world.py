@@ -10,8 +10,10 @@ from typing import Any
 
 from component.app.schema import SCHEMA
 from component.config.skills import Proposals
-from component.features.proposals.source import ProposalFolder, ProposalSource
+from component.features.proposals.proposing import Known, Proposing
+from component.features.proposals.skills import create_skill_skill
 from component.policy.taint import Taint
+from component.skill_directories.proposals import ProposalFolder
 from component.skills.fake_context import FakeContext, called
 from component.skills.outputs import SkillResult
 from component.store import Storage
@@ -98,9 +100,9 @@ class World:
 
     # The rest of the service: `ServiceView`.
 
-    async def taken(self) -> Mapping[str, str]:
+    async def known(self) -> Known:
         found = {one.name: one.directory for one in await self.installed.list()}
-        return found | dict.fromkeys((*self.offered.names(), "echo"), "")
+        return Known(found | dict.fromkeys((*self.offered.names(), "echo"), ""))
 
     def is_admin(self, principal: str) -> bool:
         return principal == ADMIN
@@ -112,7 +114,8 @@ class World:
 
     def use(self, settings: Proposals) -> None:
         recorder = _Recorder(self.events)
-        self.skill = ProposalSource(settings, self.folder, self, recorder).skill  # type: ignore[arg-type]
+        proposing = Proposing(settings, self.folder, self, recorder)  # type: ignore[arg-type]
+        self.skill = create_skill_skill(proposing)
 
     async def propose(
         self,
