@@ -274,7 +274,11 @@ async def leave_waiting(directory: Path, count: int) -> None:
 
 async def _main(directory: Path, postgres: str) -> None:
     async with working(directory, postgres) as ours:
-        orders = {"answers": ours.answers, "chain": ours.chain, "beside": ours.beside}
+        orders: dict[str, Callable[..., Awaitable[Any]]] = {
+            "answers": ours.answers,
+            "chain": ours.chain,
+            "beside": ours.beside,
+        }
         await serve(ours, orders)
 
 

@@ -15,6 +15,7 @@ from component.agent.history import in_order
 from component.agent.requests import TurnRequest, WorkStarter
 from component.agent.run import TurnInput
 from component.agent.tool_calls import Parked
+from component.budget.protocol import TurnBudget
 from component.conversations.lines import Called
 from component.kernel.agent_profiles import AgentProfiles
 from component.kernel.memory import Memories
@@ -102,7 +103,7 @@ class AgentTrials:
             starter=request.starter,
             resumed=True,
             may_archive=False,
-            paid_by=trial.paid_by or None,
+            budget=TurnBudget(trial.paid_by) if trial.paid_by else None,
         )
         try:
             return await self._outcome(ask)

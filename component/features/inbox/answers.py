@@ -64,11 +64,11 @@ class Answers:
         if said.value == "approve":
             self._check_plain(asking)
         decision = Decision(id=question.id, value=said.value, reason=said.reason, hash=confirm.hash)
-        missing = await self._tasks.vote(
+        judged = await self._tasks.vote(
             Answerer(person, question.request.target, asking.lang), decision
         )
         decided = "Approved" if said.value == "approve" else "Denied"
-        more = approvals.more(missing)
+        more = approvals.more(judged.missing)
         return f"{decided}: {self._words.title_of(question)}. {more}".rstrip()
 
     async def _answer(

@@ -23,6 +23,7 @@ from component.features.notifications.plan import effective
 from component.kernel.contacts import PersonZones
 from component.store.notifications import Notification, NotificationStore, Preferences, Priority
 from component.zones import spoken_time
+from xep.jid import JID
 
 _ALL: Final = "all"
 _LONGEST_LINE: Final = 200
