@@ -355,13 +355,13 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _offer(confirm: Confirm) -> tuple[str, ...]:
-    """Return the line that offers a standing approval, if the question does (CNF-078)."""
+    """Return the line that offers a standing approval, if the question does (CNF-080)."""
     offer = confirm.standing
     return () if offer is None else (f"Or answer *{ALWAYS}*. {offer.text.text}",)
 
 
 def _buttons(confirm: Confirm) -> tuple[Payload, ...]:
-    """Quick responses (CNF-014, CNF-080)."""
+    """Quick responses (CNF-014, CNF-082)."""
     always = () if confirm.standing is None else (ALWAYS,)
     return (
         *_responses(("yes", "no", *always)),

@@ -363,7 +363,7 @@ def said_in(body: str) -> SpokenYesNo | None:
 
 def says_always(text: str) -> bool:
     """Return whether a text accepts the offer of a standing approval: the word alone or after a
-    yes, with courtesy and the punctuation of a yes (CNF-080).
+    yes, with courtesy and the punctuation of a yes (CNF-082).
     """
     first = _FIRST.match(text.strip())
     if first is None:

@@ -209,7 +209,7 @@ def _digest(agent: JID, confirm: Confirm, expires: str | None) -> bytes:
 
 
 def standing_digest_of(agent: JID, confirm: Confirm) -> bytes:
-    """Return the SHA-256 digest over the values of CNF-079: what the offer of a standing approval
+    """Return the SHA-256 digest over the values of CNF-081: what the offer of a standing approval
     covers, which `agent` has made. Values of free parameters do not count. Raises ValueError as
     `digest_of` does.
     """

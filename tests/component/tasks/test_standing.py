@@ -680,7 +680,7 @@ LONG: list[Act | Turn] = [
 ]
 
 
-@examples(80, 5000)
+@examples(40, 5000)
 @given(stories)
 @example(LONG)
 def test_nothing_runs_without_a_question_unless_the_model_says_so(
