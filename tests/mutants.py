@@ -60,6 +60,7 @@ MODULES: Final[dict[str, str]] = {
     "component/policy/flows.py": "tests/component/policy tests/component/tools",
     "component/policy/policy.py": "tests/component/policy tests/component/tools",
     "component/features/notifications/plan.py": "tests/component/features/notifications",
+    "component/features/objects/writing.py": "tests/component/features/objects",
     "component/features/schedules/rows.py": "tests/component/features/schedules",
     "component/pubsub/access.py": "tests/component/pubsub tests/component/features/pubsub",
     "component/link/router/fair_queue.py": "tests/component/link/router",

@@ -67,7 +67,7 @@ def test_pages_have_each_object_once_although_some_are_deleted_meanwhile(
     first, cursor = page(found, order, most=size)
     seen = list(first)
     left = [one for one in found if one.id not in gone]
-    while cursor:
+    while cursor and len(seen) < 50:
         more, cursor = page(left, order, cursor, size)
         seen += more
     wanted = [one for one in whole if one in first or one.id not in gone]
