@@ -7,7 +7,7 @@ from xep.data_forms import Form
 from xep.disco import InfoQuery
 from xep.fluux_agent import NAMESPACE as AGENT
 
-PARTS = ("confirm", "delegation", "execute", "grant", "memory", "skills", "task")
+PARTS = ("confirm", "delegation", "execute", "grant", "memory", "plan", "skills", "task")
 _ALWAYS = (
     "agent_name",
     "software",

@@ -223,7 +223,7 @@ async def node(t: Talk) -> None:
     same = all([each.get("id") for each in inside] == [id_] for id_, inside in found.items())
     t.hold("TSK-022", same, "the <task/> of that id in each item", answer)
     inside = {child.tag for each in found.values() for one in each for child in one}
-    known = {f"{{{NAMESPACE}}}progress", f"{{{AGENT}}}#plan}}plan"}
+    known = {f"{{{NAMESPACE}}}progress", f"{{{AGENT}#plan}}plan"}
     t.hold("TSK-022", inside <= known, "no child but <progress/> and <plan/>", answer)
     other = await t.iq("get", payload, sender=t.stranger)
     t.hold("TSK-023", made.task not in other.xml, "nothing of another principal", other)

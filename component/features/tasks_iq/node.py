@@ -77,7 +77,8 @@ class SkillsNode(ComputedNode):
 class TasksNode(ComputedNode):
     """The tasks of a principal, the newest last; the id of an item is that of the task.
 
-    An item contains the state of the task and its progress; clients fetch the result by the id.
+    An item contains the state of the task, its progress and the steps of a plan; clients fetch the
+    result by the id.
     """
 
     name = TASKS
@@ -95,9 +96,9 @@ class TasksNode(ComputedNode):
 
     async def items(self, service: JID, principal: JID) -> Sequence[StoredItem]:
         """Return the newest tasks of the principal at this address. Raises StorageError."""
-        query = TaskList(page=ResultSet(before="", max=_MOST_TASKS))
+        query = TaskList(page=ResultSet(max=_MOST_TASKS))
         answer = await self._tasks.list(principal, service, query)
-        return [task_item(task, service) for task in answer.tasks]
+        return [task_item(task, service) for task in reversed(answer.tasks)]
 
     def changed(self, notice: Notice) -> None:
         """Notify a principal of a task of its own. Never waits."""

@@ -1044,6 +1044,23 @@ async def test_a_task_is_at_the_node_of_its_principal_only(running: Running) -> 
         assert await party.ids(node, BOB) == []
 
 
+async def test_the_newest_tasks_are_at_the_node_the_newest_last(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("component.features.tasks_iq.node._MOST_TASKS", 2)
+    async with running() as party:
+        made = []
+        for number in range(3):
+            asked = Execute(skill="slow", request=f"r{number}")
+            made.append(result(Accepted, await party.asked(asked, from_=ALICE)).task)
+            await party.storage.write(
+                lambda database, number=number: database.execute(
+                    "UPDATE tasks SET created = created + ? WHERE id = ?", (number, made[-1])
+                )
+            )
+        assert await party.ids("urn:fluux:agent:0#tasks", ALICE) == made[1:]
+
+
 async def test_a_task_that_is_stored_no_longer_leaves_the_node(running: Running) -> None:
     node = "urn:fluux:agent:0#tasks"
     async with running() as party:
