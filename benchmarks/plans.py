@@ -1,6 +1,6 @@
 """Compares steps of plans with DBOS and LangGraph on SQLite: 20 in a chain, and 20 side by side.
 
-A step of ours is a task of its own, with its row, its events and its record before it begins, and
+Our step is a task of its own, with its row, its events and its record before it begins, and
 its end wakes the plan. The step of DBOS is a child workflow; in LangGraph it is a node of a graph
 whose state is stored after each round. The three run in separate processes, one after the other.
 """

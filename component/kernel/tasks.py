@@ -148,7 +148,7 @@ class TaskSubsystem:
                 agent_at=stream.addresses.agent_at,
                 check=self._check_capabilities,
                 provide=provide,
-                share=self._share,
+                share=self.share,
                 ask_model=self._ask_model,
                 spent=self.spent_by,
                 most_running=self._most_running,
@@ -244,8 +244,10 @@ class TaskSubsystem:
             total = total.plus(await spent(task))
         return total
 
-    async def _share(self, file: File, request: Request) -> Link:
-        """Put a file where others get it: on the server, or else here. Raises CannotShare."""
+    async def share(self, file: File, request: Request) -> Link:
+        """Put a file for a request where others get it: on the server, or else here. Raises
+        CannotShare.
+        """
         try:
             return await self.uploads().share(file, request.share)
         except CannotShare as error:

@@ -74,7 +74,7 @@ def fill(value: Any, data: Mapping[str, Any]) -> Any:
 
 def bound(value: Any, name: str, data: Any) -> Any:
     """Return a JSON value in which the expressions that refer only to `name` are replaced by what
-    they find in `data`, written so that they are no expressions. The others stay.
+    they find in `data`, in which braces are doubled. The others stay.
 
     Raises TemplateError as `fill`.
     """

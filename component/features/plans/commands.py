@@ -17,9 +17,11 @@ from component.commands import (
 )
 from component.features.plans.service import Plans, StoredPlan, UnknownPlanError
 from component.kernel.triggers import Work
+from component.plans import picture
 from component.plans.checks import faults
 from component.plans.document import Plan, PlanError, read_plan
 from component.plans.rows import Proposal
+from component.tasks.protocol import CannotShare
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
@@ -31,13 +33,15 @@ class PlanParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The parameters of the command.
 
     Args:
-        action: show, list, start, revise, pause, resume or cancel.
+        action: show, list, picture, start, revise, pause, resume or cancel.
         plan: ID of the plan, or its beginning. Not needed if you have only one.
         text: With start, the plan as JSON or TOML. With revise, the whole revised plan, or what is
             to be changed, in words. With pause, the reason.
     """
 
-    action: Literal["show", "list", "start", "revise", "pause", "resume", "cancel"] = "show"
+    action: Literal["show", "list", "picture", "start", "revise", "pause", "resume", "cancel"] = (
+        "show"
+    )
     plan: Annotated[str, Meta(max_length=64)] = ""
     text: Annotated[str, Meta(max_length=100_000), SEVERAL_LINES] = ""
 
@@ -94,6 +98,8 @@ class PlanCommands:
             raise CommandError(str(error), "plan") from None
         if params.action == "show":
             return CommandResult(_sheet(stored), _row(stored))
+        if params.action == "picture":
+            return await self._picture(stored)
         if not stored.is_open:
             raise CommandError(_NOT_OPEN, "plan")
         match params.action:
@@ -118,6 +124,16 @@ class PlanCommands:
         except StanzaError as error:
             raise CommandError(error.text or f"It was refused: {error.condition}.") from None
         return CommandResult(f"Started: {plan.title} ({task[:_SHOWN_ID]}).", task=task)
+
+    async def _picture(self, stored: StoredPlan) -> CommandResult:
+        """Return a picture of the steps, or a drawing where files cannot be sent."""
+        drawing = picture.text(stored.steps)
+        try:
+            file = await self._plans.picture(stored)
+        except CannotShare as error:
+            problem = f"I cannot send a picture: {error}."
+            return CommandResult(f"{drawing}\n{problem}", _row(stored), only_read=True)
+        return CommandResult(_sheet(stored), _row(stored), files=(file,))
 
     async def _split(self, principal: JID, text: str) -> tuple[str, str]:
         """Return the id at the beginning of a text, and the rest; no id if the text has none."""

@@ -9,13 +9,19 @@ import msgspec
 from component.kernel import started_work
 from component.kernel.kernel import Kernel
 from component.kernel.triggers import Trigger, Work
-from component.plans import rows
+from component.plans import picture, rows
 from component.plans.advance import advance
 from component.plans.document import Plan
 from component.plans.rows import PlanRow, Proposal
 from component.plans.wording import state_text
 from component.policy.taint import Taint
+from component.skills.outputs import File
 from component.store.database import Database
+from component.tasks.outputs import shared
+from component.tasks.request import Request
+from xep.binding import read
+from xep.file_sharing import FileSharing
+from xep.fluux_agent.plan import PlanSteps
 from xep.fluux_agent.task import Cancel
 from xep.jid import JID
 
@@ -35,6 +41,7 @@ class StoredPlan(msgspec.Struct, frozen=True):
     state: str
     address: JID
     principal: JID
+    steps: PlanSteps
 
     @property
     def is_open(self) -> bool:
@@ -134,6 +141,21 @@ class Plans:
         await self._wake(row.task, made=made)
         return made
 
+    async def picture(self, stored: StoredPlan) -> FileSharing:
+        """Return a picture of the steps, which everybody with the link can see. Raises
+        CannotShare.
+        """
+        data = picture.svg(stored.steps).encode()
+        name = f"plan-{stored.row.task[:8]}-{stored.row.revision}.svg"
+        request = Request(
+            skill=RUN,
+            principal=stored.principal,
+            requester=stored.principal,
+            target=stored.address,
+        )
+        file = File(data, "image/svg+xml", name)
+        return shared(await self._kernel.tasks.share(file, request))
+
     async def cancel(self, stored: StoredPlan) -> None:
         """Cancel a plan and all that it has started. Raises StanzaError."""
         row, address = stored.row, stored.address
@@ -168,17 +190,20 @@ def _is_open(database: Database, task: str) -> bool:
 
 def _found(
     database: Database, principal: JID, id_: str, most: int
-) -> Sequence[tuple[str, str, str, str]]:
+) -> Sequence[tuple[str, str, str, str, str]]:
     return database.execute(
-        "SELECT tasks.id, tasks.state, tasks.target, tasks.principal FROM tasks"
+        "SELECT tasks.id, tasks.state, tasks.target, tasks.principal, tasks.plan FROM tasks"
         " JOIN plans ON plans.task = tasks.id"
-        " WHERE tasks.principal = ? AND substr(tasks.id, 1, ?) = ?"
+        " WHERE tasks.principal = ? AND substr(tasks.id, 1, ?) = ? AND tasks.plan IS NOT NULL"
         " ORDER BY tasks.created DESC, tasks.id LIMIT ?",
         (str(principal.bare), len(id_), id_, most),
     ).fetchall()
 
 
-def _stored(database: Database, task: str, state: str, target: str, principal: str) -> StoredPlan:
+def _stored(
+    database: Database, task: str, state: str, target: str, principal: str, plan: str
+) -> StoredPlan:
     row = rows.load(database, task)
     assert row is not None, "it was found"
-    return StoredPlan(row, state, JID.parse(target), JID.parse(principal))
+    steps = read(plan, PlanSteps)
+    return StoredPlan(row, state, JID.parse(target), JID.parse(principal), steps)

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from component.skills.outputs import File, Link
+from component.tasks.request import Request
 from tests.component.features.plans.planning import (
     Deeds,
     answer,
@@ -346,3 +348,22 @@ async def test_sub_agents_work_side_by_side_and_share_the_budget(tmp_path: Path)
         assert "of 0.01 USD" in await juliet.hear("How many US dollars more may it spend?")
         await answer(kit, juliet, "5")
         await report(juliet)
+
+
+async def test_a_picture_shows_the_steps_where_files_can_be_sent(tmp_path: Path) -> None:
+    deeds, sent = Deeds(), []
+    deeds.held = {"a"}
+
+    async def place(file: File, _request: Request) -> Link:
+        sent.append(file)
+        return Link("https://files.example/plan.svg", file.media_type, file.name)
+
+    document = plan({"id": "a"}, {"id": "b", "after": ["a"]})
+    async with planning(tmp_path, deeds=deeds) as (kit, juliet, _):
+        await started(juliet, document)
+        await kit.settled()
+        drawing = await juliet.ask("/plan picture", "I cannot send a picture")
+        assert "b: run do (waiting; after a)" in drawing
+        kit.kernel.tasks.places.append(place)
+        await juliet.ask("/plan picture", "https://files.example/plan.svg")
+    assert b"<svg" in sent[0].data
