@@ -52,6 +52,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "Watches and webhooks": ("watching", "webhooks"),
     "Rooms": ("rooms",),
     "Objects": ("objects",),
+    "Plans": ("plans",),
     "Confined code and workers": ("confined", "sandbox", "workers"),
     "Agents on other servers": ("federation",),
     "Prompt injections": ("agentdojo",),
@@ -75,6 +76,10 @@ Two calls of a model that answers at once, and one of a tool. The peers do the s
 messages, history, memories, budgets, policy and audit log.
 """,
     "Recalling": "[recall.md](../explanation/recall.md) describes the questions and the ranking.\n",
+    "Plans": """\
+Each row has a peer: DBOS, whose steps are child workflows, and LangGraph, whose steps are nodes of a
+graph that is stored after each round. All three use SQLite.
+""",
     "Objects": """\
 The peer is SQLite, which filters the same rows by `json_extract`.
 """,
