@@ -4,9 +4,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import anyio
 import msgspec
 import pytest
 
+from component.app.schema import SCHEMA
 from component.config.memory import MemoryScope
 from component.features.objects.node import ObjectNodes
 from component.features.objects.objects import Caller, Objects
@@ -328,6 +330,38 @@ async def test_each_instance_sees_what_others_have_changed(storage: Storage) -> 
     person = Forgotten(agent="assistant", address=AGENT, person=ANN)
     await storage.write(lambda database: one.forget(database, person) and None)
     assert await versions() == {}
+
+
+@pytest.mark.anyio
+@pytest.mark.ports
+async def test_instances_that_write_at_the_same_time_lose_nothing(
+    tmp_path: Path, migrated_url: str
+) -> None:
+    """They make the type, and change one object, at the same time; each is refused at the limit."""
+    async with (
+        Storage.open(SCHEMA, tmp_path / "one", postgres=migrated_url) as one,
+        Storage.open(SCHEMA, tmp_path / "two", postgres=migrated_url) as two,
+    ):
+        instances = [opened(storage, per_owner=8) for storage in (one, two)]
+        refused: list[str] = []
+
+        async def write(objects: Objects, name: str) -> None:
+            for number in range(5):
+                await objects.put(by(), new("shared", data={name: number}, merge=True))
+                try:
+                    await objects.put(by(), new(f"{name}{number}"))
+                except ObjectError as error:
+                    refused.append(str(error))
+
+        async with anyio.create_task_group() as group:
+            for name, objects in zip("ab", instances, strict=True):
+                group.start_soon(write, objects, name)
+        for objects in instances:
+            sheet = (await objects.get(by(), named("shared"))).objects[0]
+            assert (sheet.version, sheet.data) == (10, {"a": 4, "b": 4})
+            assert (await objects.types(by()))[0][1].number == 8
+            assert (await objects.query(by(), ObjectQuery())).total == 8
+        assert len(refused) == 3
 
 
 def test_little_is_kept_in_memory() -> None:
