@@ -13,7 +13,7 @@ from tests.servers.fixtures import SERVERS
 
 pytestmark = [pytest.mark.servers]
 
-CLAIMED = {"core", "confirm", "tasks", "commands", "memory", "delegation", "grants"}
+CLAIMED = {"core", "confirm", "tasks", "plans", "commands", "memory", "delegation", "grants"}
 
 
 @pytest.fixture(scope="module")
