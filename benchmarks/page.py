@@ -77,8 +77,8 @@ messages, history, memories, budgets, policy and audit log.
 """,
     "Recalling": "[recall.md](../explanation/recall.md) describes the questions and the ranking.\n",
     "Plans": """\
-Each row has a peer: DBOS, whose steps are child workflows, and LangGraph, whose steps are nodes of a
-graph that is stored after each round. All three use SQLite.
+Each row has a peer: DBOS, whose steps are child workflows, or LangGraph, whose steps are nodes of a
+graph that is stored after each round, all on SQLite.
 """,
     "Objects": """\
 The peer is SQLite, which filters the same rows by `json_extract`.

@@ -103,8 +103,9 @@ def test_a_plan_survives_asks_adapts_and_reports(xmpp_server: Server, chat: Chat
         chat.again()
         for one in AGENTS:
             chat.open_gate(one)
-        question = confirm(juliet, chat, "disk-north", "no, because that disk is mine. Take B")
-        assert "May I run" in question
+        heard(juliet, "May I run", "disk-north")
+        assert "disk-north" in asks(juliet, chat.assistant, "/inbox", "Question")
+        say(juliet, chat.assistant, "/inbox 1 no, because that disk is mine. Take B")
         heard(juliet, "Denied")  # without that it may be lost with the process
         assert chat.effects() == ["wiped A"]
         chat.again()
@@ -115,6 +116,7 @@ def test_a_plan_survives_asks_adapts_and_reports(xmpp_server: Server, chat: Chat
         assert chat.effects() == ["wiped A", "wiped B"]
         say(juliet, chat.assistant, "/plan list")
         assert "Clean up: completed" in body(heard(juliet, "Clean up: "))
+        assert "disk" not in asks(juliet, chat.assistant, "/inbox", "")
 
 
 def test_a_plan_that_is_a_skill_runs_with_the_bundled_model(
