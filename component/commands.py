@@ -27,10 +27,11 @@ P = TypeVar("P", bound=msgspec.Struct)
 Who = Literal["everybody", "admin"]
 """Who may use a command."""
 Group = Literal[
-    "everyday", "conversation", "contact", "tasks", "agents", "skills", "people", "more"
+    "everyday", "plans", "conversation", "contact", "tasks", "agents", "skills", "people", "more"
 ]
 GROUPS: Final[Mapping[Group, str]] = {
     "everyday": "Every day",
+    "plans": "Plans, your inbox and your objects",
     "conversation": "You and this conversation",
     "contact": "When I write to you",
     "tasks": "Tasks and files",

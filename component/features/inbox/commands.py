@@ -56,7 +56,7 @@ INBOX = Outline(
     " show, or done NUMBER",
     params=InboxParams,
     verbatim={ANY_WORD: "answer"},
-    group="tasks",
+    group="plans",
 )
 
 

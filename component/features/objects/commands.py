@@ -75,7 +75,7 @@ OBJECTS = Outline(
     " ID, delete TYPE ID, or export",
     params=ObjectParams,
     verbatim={"find": "text"},
-    group="tasks",
+    group="plans",
 )
 EXPORT_OBJECTS = Outline(
     name="export-objects",

@@ -62,7 +62,7 @@ PLAN = Outline(
     about="show a plan and how its steps stand; start, revise, pause, resume or cancel one",
     params=PlanParams,
     verbatim={"start": "text", "revise": "text"},
-    group="tasks",
+    group="plans",
 )
 
 

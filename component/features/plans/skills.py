@@ -53,6 +53,8 @@ def _start(plans: Callable[[], Plans]) -> Skill:
         await _check(context, plan)
         if context.room:
             raise SkillError("Plans are started in a direct conversation, not in a room.")
+        if context.delegation is not None:
+            raise SkillError("No plan is started for another agent: start it yourself.")
         judged = await judge(context, plan, {}, context.taints)
         work = work_asked_in(context)
         if not work.agent:

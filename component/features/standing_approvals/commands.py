@@ -65,7 +65,7 @@ APPROVALS: Final = Outline(
     title="Standing approvals",
     about="list or revoke what I may do without asking you",
     params=ApprovalsParams,
-    group="tasks",
+    group="plans",
 )
 
 
