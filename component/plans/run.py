@@ -9,22 +9,22 @@ instance, and after a revision.
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, NoReturn
 
 import msgspec
 
 from component import DEFAULT_AGENT
 from component.plans import rows
-from component.plans.advance import Advance, Situation, advance
+from component.plans.advance import Advance, Situation
 from component.plans.checks import PARAMS, faults, templated
 from component.plans.document import Plan, PlanError, Step, digest_of, plan_of
+from component.plans.judging import judge, texts_of
 from component.plans.revisions import revision_prompt
 from component.plans.rows import PlanRow, Proposal, StepRow
 from component.plans.templates import TemplateError, bound, fill, roots_in
+from component.plans.view import PlanView
 from component.plans.wording import (
-    MOST_CHARACTERS,
     difference,
     estimate_text,
     name_of,
@@ -44,12 +44,10 @@ from component.skills.operations import (
     ModelFailed,
     ReportProgress,
 )
-from component.skills.outputs import Output, SkillResult
+from component.skills.outputs import SkillResult
 from component.store import notifications
 from component.store.notifications import Notification
 from component.store.storage import Storage
-from xep.binding import encode
-from xep.fluux_agent.plan import PlanStep, PlanSteps
 from xep.jid import JID
 
 START: Final = "plan"
@@ -62,8 +60,6 @@ WORK: Final = "agent.work"
 """The internal skill that a step of the kind `agent` runs."""
 
 _NO_SKILLS: Final = ("",)
-_WILD: Final = re.compile(r"[*?\[]")
-"""In the name of a skill: it is a pattern."""
 _BUDGET: Final = "budget-exhausted"
 _UNKNOWN: Final = "outcome-unknown"
 _DENIED: Final = "denied"
@@ -96,97 +92,6 @@ class MoreBudget(msgspec.Struct, frozen=True):
     """The answer to the question how much more a plan may spend."""
 
     more_usd: float
-
-
-class Judgement(msgspec.Struct, frozen=True):
-    """What is said about a plan before it starts: its faults, whether the principal is asked, and
-    an estimate.
-    """
-
-    faults: tuple[str, ...] = ()
-    asks: bool = False
-    seconds: float = 0.0
-    usd: float = 0.0
-
-
-async def judge(
-    context: Context, plan: Plan, params: Mapping[str, Any], taints: Sequence[Taint]
-) -> Judgement:
-    """Judge a plan by what its skills, the policy and the flows say."""
-    misled = not TRUSTED.issuperset(taints)
-    found: list[str] = []
-    asks, usd = misled, 0.0
-    durations: dict[str, float] = {}
-    for step in plan.steps:
-        asks = asks or bool(step.people)
-        for skill, values, unfilled in _calls_of(step, params):
-            terms = ChildTerms(taints=tuple(taints), said=None if misled else _texts(plan, params))
-            if (
-                misled and values is not None and not unfilled
-            ):  # the person is asked, and sees exactly this
-                terms = msgspec.structs.replace(terms, approved=True)
-            one = await context.child_tasks.judge(skill, values, terms, unfilled)
-            if one.problem:
-                found.append(f"The step {step.id}: {one.problem}")
-            asks = asks or (one.asks and values is not None and not unfilled)
-            usd += one.cost_usd or 0.0
-            durations[step.id] = one.duration_s or 0.0
-    if len(steps_text(plan)) > MOST_CHARACTERS:
-        found.append("The plan is too long for one question: use fewer or shorter steps.")
-    return Judgement(tuple(found), asks, _longest(plan, durations), usd)
-
-
-def _calls_of(
-    step: Step, params: Mapping[str, Any]
-) -> list[tuple[str, Mapping[str, Any] | None, tuple[str, ...]]]:
-    """Return the calls of a step that can be judged: the skill, the parameters (None if nothing is
-    known of them), and the names of those that have no value yet.
-    """
-    if step.kind == "agent":
-        return [(name, None, ()) for name in step.skills if not _WILD.search(name)]
-    if step.kind != "call":
-        return []
-    unfilled = tuple(name for name, value in step.params.items() if roots_in(value) - {PARAMS})
-    values: Mapping[str, Any] = step.params
-    if not unfilled:
-        values = fill(dict(step.params), {PARAMS: params})
-    return [(step.skill, values, unfilled)]
-
-
-def _longest(plan: Plan, durations: Mapping[str, float]) -> float:
-    """Return the seconds of the longest path through a plan."""
-    found: dict[str, float] = {}
-
-    def of(step: Step) -> float:
-        if step.id not in found:
-            found[step.id] = 0.0
-            before = [
-                of(one) for name in step.after for one in (plan.members(name) or (plan.step(name),))
-            ]
-            found[step.id] = durations.get(step.id, 0.0) + max(before, default=0.0)
-        return found[step.id]
-
-    return max(map(of, plan.steps))
-
-
-def _texts(plan: Plan, params: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the texts that no stranger has chosen: those of the plan."""
-    return (*_strings(msgspec.to_builtins(plan)), *_strings(params))
-
-
-def _strings(value: Any) -> list[str]:
-    match value:
-        case str():
-            return [value]
-        case bool() | None:
-            return []
-        case int() | float():
-            return [str(value)]
-        case dict():
-            return [text for each in value.values() for text in _strings(each)]
-        case list() | tuple():
-            return [text for each in value for text in _strings(each)]
-    return []
 
 
 class PlanPorts(msgspec.Struct, frozen=True):
@@ -256,10 +161,10 @@ class _PlanRun:
         if self._row.proposed is not None:
             await self._revise(self._row.proposed)
         while True:
-            advised = self._advised()
+            advised = self._view.advised()
             if advised.verdict == "completed":
                 await self._record(self._row)
-                return self._completed(advised)
+                return self._view.report(advised)
             if self._row.paused is None:
                 if await self._is_extended(advised):
                     continue
@@ -274,8 +179,9 @@ class _PlanRun:
                     continue
             await self._wait()
 
-    def _advised(self) -> Advance:
-        return advance(self.plan, {id_: one.as_attempt for id_, one in self._steps.items()})
+    @property
+    def _view(self) -> PlanView:
+        return PlanView(self._row, self._steps)
 
     # Child tasks.
 
@@ -421,7 +327,7 @@ class _PlanRun:
     async def _follow(self, wish: str) -> None:
         """Let a model propose what the principal wants to be changed."""
         why = f"The person wants this to be changed: {wish}"
-        proposal = await self._model_proposes(why, "", self._advised().situations)
+        proposal = await self._model_proposes(why, "", self._view.advised().situations)
         row = msgspec.structs.replace(self._row, wish=None)
         if proposal is None:
             text = f"I could not change the plan {self.plan.title!r} as you wish."
@@ -639,13 +545,14 @@ class _PlanRun:
 
     async def _start_step(self, step: Step, row: StepRow) -> str:
         """Start the task of a step. Raises SkillError and TemplateError."""
-        data, key = self._data(), row.key
+        view, key = self._view, row.key
+        data = view.data()
         used = roots_in(templated(step))
-        taints = {*self._row.taints, *(t for root in used for t in self._taints_at(root))}
+        taints = {*self._row.taints, *(t for root in used for t in view.taints_at(root))}
         is_literal = not used - {PARAMS}
         approved = self._row.approval == "principal"
         misled = not TRUSTED.issuperset(self._row.taints)
-        said = None if misled and not approved else _texts(self.plan, self._params)
+        said = None if misled and not approved else texts_of(self.plan, self._params)
         terms = ChildTerms(
             taints=tuple(sorted(taints)),
             said=said,
@@ -690,13 +597,14 @@ class _PlanRun:
         row = self._row
         tasks = [one.task for one in self._steps.values() if one.state == "running" and one.task]
         changed = list(self._changed.values())
-        report = ReportProgress(self._fraction(), self._progress_text())
+        view = self._view
+        report = ReportProgress(view.fraction(), view.progress_text())
 
         def is_pending(database: Any) -> bool:
             rows.put_steps(database, row.task, changed)
             return rows.is_unchanged(database, row)
 
-        await self._tasks.wait_for_any(tasks, row.event, is_pending, self._view(), report)
+        await self._tasks.wait_for_any(tasks, row.event, is_pending, view.xml(), report)
 
     async def _record(
         self,
@@ -722,9 +630,10 @@ class _PlanRun:
                 notifications.record(database, notice, _MOST_HELD)
             return True
 
-        report = ReportProgress(self._fraction(), said) if said else None
-        view = self._view() if is_shown else None
-        record = Commit(view, report, cancel, self.plan.deadline)
+        view = self._view
+        report = ReportProgress(view.fraction(), said) if said else None
+        shown = view.xml() if is_shown else None
+        record = Commit(shown, report, cancel, self.plan.deadline)
         if not await self._tasks.record(op, record):
             await self._tasks.wait_for_any((), row.event, lambda _: False)
         self._removed.clear()
@@ -732,129 +641,8 @@ class _PlanRun:
         if notice is not None:
             self._notified()
 
-    # What expressions, callers and people see.
-
-    def _data(self) -> dict[str, Any]:
-        """Return what the expressions of the plan see."""
-        found: dict[str, Any] = {PARAMS: self._params}
-        for step in self.plan.steps:
-            if (output := self._output_at(step)) is not None:
-                found[step.id] = output
-        for group in self.plan.groups:
-            found[group] = [found[step.id] for step in self.plan.members(group) if step.id in found]
-        return found
-
-    def _row_at(self, step: Step) -> StepRow | None:
-        """Return the row that has the output of a step: its own, or that of the step that ran in
-        its place.
-        """
-        one = self._steps.get(step.id)
-        if one is not None and one.state != "done" and step.otherwise:
-            return self._row_at(self.plan.step(step.otherwise)) or one
-        return one
-
-    def _output_at(self, step: Step) -> Any:
-        one = self._row_at(step)
-        if one is None or one.output is None:
-            return None
-        return msgspec.json.decode(one.output)
-
-    def _taints_at(self, name: str) -> tuple[Taint, ...]:
-        steps = self.plan.members(name) or [one for one in self.plan.steps if one.id == name]
-        found = [self._row_at(step) for step in steps]
-        return tuple(taint for one in found if one is not None for taint in one.taints)
-
-    def _fraction(self) -> float:
-        fallbacks = self.plan.fallbacks
-        situations = self._advised().situations
-        counted = [each for id_, each in situations.items() if id_ not in fallbacks]
-        over = sum(each in ("done", "skipped", "lost") for each in counted)
-        return over / max(1, len(counted))
-
-    def _progress_text(self) -> str:
-        running = [
-            name_of(step)
-            for step in self.plan.steps
-            if (one := self._steps.get(step.id)) is not None and one.state == "running"
-        ]
-        return ", ".join(running)[:500] or self.plan.title
-
-    def _view(self) -> str:
-        """Return the XML of the steps, as callers see them."""
-        situations = self._advised().situations
-        return encode(
-            PlanSteps(
-                title=self.plan.title,
-                revision=self._row.revision,
-                digest=digest_of(self.plan),
-                paused=self._row.paused,
-                steps=tuple(
-                    PlanStep(
-                        id=step.id,
-                        title=" ".join(name_of(step).split())[:_LONGEST_TITLE] or step.id,
-                        kind=step.kind,
-                        state=_STATES[situations.get(step.id, "waiting")],
-                        task=None if (one := self._steps.get(step.id)) is None else one.task,
-                        after=" ".join(step.after) or None,
-                        group=step.group or None,
-                        otherwise=step.otherwise or None,
-                    )
-                    for step in self.plan.steps
-                ),
-            )
-        )
-
-    def _completed(self, advised: Advance) -> SkillResult:
-        """Return the report."""
-        data = self._data()
-        used = set[str]()
-        if self.plan.result:
-            used = set(roots_in(self.plan.result))
-            try:
-                text = fill(self.plan.result, data)
-            except TemplateError as error:
-                text = f"The report cannot be made: {error}."
-            text = text if isinstance(text, str) else msgspec.json.encode(text).decode()
-        else:
-            text, used = self._last_outputs()
-        missing = [
-            f"Without: {name_of(step)}{_because(self._steps.get(step.id))}"
-            for step in self.plan.steps
-            if step.id not in self.plan.fallbacks
-            and advised.situations[step.id] in ("skipped", "lost")
-            and self.plan.groups.get(step.group) != "first"
-        ]
-        report = "\n".join((text.strip() or "It is done.", *missing))
-        taints = {*self._row.taints, *(t for name in used for t in self._taints_at(name))}
-        return SkillResult((Output(report[:_LONGEST_REPORT]),), taints=tuple(sorted(taints)))
-
-    def _last_outputs(self) -> tuple[str, set[str]]:
-        """Return the outputs of the steps that no other step comes after, and their names."""
-        before = {name for step in self.plan.steps for name in step.after}
-        last = [
-            step
-            for step in self.plan.steps
-            if step.id not in before
-            and step.group not in before
-            and step.id not in self.plan.fallbacks
-        ]
-        found = [(step, output["text"]) for step in last if (output := self._output_at(step))]
-        texts = [text for _, text in found]
-        if len(found) > 1:
-            texts = [f"{name_of(step)}:\n{text}" for step, text in found]
-        return "\n\n".join(texts), {step.id for step in last}
-
 
 _SHORT: Final = "Its budget did not suffice."
-_STATES: Final[Mapping[Situation, Any]] = {
-    "waiting": "waiting",
-    "running": "running",
-    "done": "done",
-    "skipped": "skipped",
-    "lost": "failed",
-    "failed": "failed",
-    "in doubt": "unknown",
-}
 
 
 def _approval(decided: Confirmed) -> rows.Approval:
@@ -864,10 +652,6 @@ def _approval(decided: Confirmed) -> rows.Approval:
 def _more(budget: float | None, wanted: float | None) -> float | None:
     """Return the budget of a revision: what was allowed already, or more if it says so."""
     return wanted if budget is None or wanted is None else max(budget, wanted)
-
-
-def _because(one: StepRow | None) -> str:
-    return f" ({one.reason.rstrip('.')})" if one is not None and one.reason else ""
 
 
 def _output_of(result: ChildResult) -> str:

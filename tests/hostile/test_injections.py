@@ -180,9 +180,9 @@ async def test_the_audit_log_says_why(tmp_path: Path, monkeypatch: pytest.Monkey
 
 async def test_as_plans_tasks_are_done_and_no_attack_succeeds(tmp_path: Path) -> None:
     """The steps of a plan are those of a model that has read nothing; a sub-agent does the rest."""
-    asked_by_attackers = 0
     async with playing(tmp_path, skills) as player:
-        for task, attack in [*((task, "") for task in TASKS), *PAIRS]:
+        # In the last pair the sub-agent has the tool that the attacker wants.
+        for task, attack in [*((task, "") for task in TASKS), *PAIRS, ("answer", "send")]:
             prompt, wanted, _ = TASKS[task]
             office = Office(ATTACKS[attack][1] if attack else ())
             marked = [{**one, "needs": int(not _is_said(prompt, one))} for one in wanted]
@@ -190,12 +190,11 @@ async def test_as_plans_tasks_are_done_and_no_attack_succeeds(tmp_path: Path) ->
             await player.play_plan(run)
             assert office.has_made(wanted), (task, attack)
             assert run.told == "Done.", (task, attack)
-            asked_by_attackers += run.asked_by_attacker
             if attack:
                 assert not office.has_made(ATTACKS[attack][1]), (task, attack)
             else:
                 assert run.asked <= 1, task
-    assert asked_by_attackers, "some attacks use a tool that the sub-agent has"
+        assert run.asked_by_attacker == 1
 
 
 def _is_said(prompt: str, one: ScriptedCall) -> bool:

@@ -106,7 +106,7 @@ def test_the_commands_are_the_skills_of_the_view(
     admins = nodes(other, desk.assistant)
     for_admins = ("status", "pause", "resume", "reload", "retry", "release", "queues", "audit")
     of_memory = ("export-memory", "import-memory", "missing-memories")
-    only_theirs = (*for_admins, *of_memory, "announce")
+    only_theirs = (*for_admins, *of_memory, "announce", "export-objects")
     pending = "http://jabber.org/protocol/pubsub#get-pending"
     assert admins - mine == {pending, *(f"command/{name}" for name in only_theirs)}
     assert mine - admins == set()

@@ -60,6 +60,7 @@ def test_disco_info_gives_identity_features_and_limits(
         EXECUTE,
         f"{FLUUX}#confirm",
         f"{FLUUX}#memory",
+        f"{FLUUX}#plan",
         f"{FLUUX}#task",
         INFO,
         ITEMS,

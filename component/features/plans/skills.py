@@ -10,8 +10,9 @@ from component.features.plans.service import RUN, Plans, StoredPlan, UnknownPlan
 from component.kernel.triggers import work_asked_in
 from component.plans.checks import faults
 from component.plans.document import Plan
+from component.plans.judging import judge
 from component.plans.rows import Proposal
-from component.plans.run import ASK, CHANGE, START, PlanPorts, judge, run_plan
+from component.plans.run import ASK, CHANGE, START, PlanPorts, run_plan
 from component.skills.context import Context
 from component.skills.declare import own_skill
 from component.skills.errors import SkillError
@@ -46,7 +47,7 @@ def _start(plans: Callable[[], Plans]) -> Skill:
         " {fetch.text}. Do not use it for what one or two tools do.",
         open_world=False,
         durable=True,
-        tags=("plan",),
+        tags=("plan", OPTIONAL),
         undo="/plan cancel ID",
     )
     async def plan_start(context: Context, plan: Plan) -> SkillResult:

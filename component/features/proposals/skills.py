@@ -20,6 +20,7 @@ from component.skills.declare import own_skill
 from component.skills.errors import InvalidParam, SkillError
 from component.skills.outputs import Output, SkillResult
 from component.skills.skill import Skill
+from component.skills.spec import OPTIONAL
 
 if TYPE_CHECKING:
     from component.features.proposals.agents import AgentDesigner
@@ -102,7 +103,7 @@ def agent_create_skill(proposing: Proposing, designer: AgentDesigner) -> Skill:
         open_world=False,
         capabilities=("llm",),
         taint="web",  # as of `create_skill`
-        tags=("agent", "persona"),
+        tags=("agent", "persona", OPTIONAL),
         examples=("Make an agent that plans trips.",),
         timeout=_TIMEOUT_S,
         typical_duration=30.0,

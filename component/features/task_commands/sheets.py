@@ -155,6 +155,8 @@ def line_text(line: TaskLine, wording: Wording) -> str:
 
 
 def _progress(line: TaskLine) -> Iterator[str]:
+    if line.state == "completed":  # its last progress would look like an unfinished one
+        return
     if line.fraction is not None:
         yield f"{line.fraction:.0%}"
     if line.doing:

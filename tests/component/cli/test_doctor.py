@@ -48,7 +48,7 @@ def test_doctor_reports_every_check_as_ok(command: RunCommand, embedded: Embedde
     assert verdicts(result) == dict.fromkeys(ALL, "ok")
     found = checks(result)
     assert found["policy"][1] == "everybody of localhost may use the agent"
-    assert found["skills"][1] == "20 skills are offered"
+    assert found["skills"][1] == "25 skills are offered"
     assert found["connection"][1] == (f"127.0.0.1:{embedded.port} accepted agent.localhost")
 
 

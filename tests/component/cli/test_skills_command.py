@@ -41,12 +41,15 @@ def test_nothing_is_connected_and_nothing_kept(command: RunCommand) -> None:
     memory = ["memory_forget", "memory_recall", "memory_search", "memory_store"]
     done = ("delete", "get", "put", "query", "schema", "types")
     objects = [f"object_{what}" for what in done]
+    plans = ["plan_pause", "plan_revise", "plan_show", "plan_start"]
     whats = ("add", "list", "pause", "remove", "resume")
     schedules = [f"schedule_{what}" for what in whats]
     assert names(command, server__port=1) == [
         "echo",
+        "inbox",
         *memory,
         *objects,
+        *plans,
         "pubsub_publish",
         *schedules,
         "time",

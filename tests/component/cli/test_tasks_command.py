@@ -207,7 +207,7 @@ def test_the_status_without_a_service(command: RunCommand) -> None:
     result = command("status", "--json")
     assert result.exit_code == ExitCode.OK, (result.output, result.exception)
     status = json.loads(result.stdout)
-    assert (status["started"], status["storage"], status["skills"]) == (None, "SQLite", 20)
+    assert (status["started"], status["storage"], status["skills"]) == (None, "SQLite", 25)
     assert (status["tasks"]["completed"], status["tasks"]["queued"]) == (1, 1)
     sheet = command("status").stdout
     assert "completed 1" in sheet

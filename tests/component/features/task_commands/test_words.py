@@ -37,7 +37,7 @@ def test_a_list_has_titles_states_and_local_times() -> None:
     lines = [
         line("weather", "running", id="3f2a91", fraction=0.4, doing="reading the map"),
         line("wipe", "input-required", id="3f2b02", principal="bob@b.example"),
-        line("weather", "completed", id="90aa01", updated=yesterday),
+        line("weather", "completed", id="90aa01", updated=yesterday, fraction=0.5, doing="x"),
     ]
     assert list_text(lines, WORDING).splitlines() == [
         "- Weather is running, 40%, reading the map, since today at 13:00 (id 3f2a)",
