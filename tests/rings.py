@@ -49,7 +49,8 @@ def repeat(metafunc: pytest.Metafunc) -> None:
 def mark(items: list[pytest.Item]) -> None:
     """Mark each test with its ring. Raises UsageError if a test is in two."""
     for item in items:
-        marked = [name for name in RINGS if item.get_closest_marker(name)]
+        markers = {marker.name for marker in item.iter_markers()}
+        marked = [name for name in RINGS if name in markers]
         if "thorough" in marked:
             continue
         if len(marked) > 1:

@@ -6,9 +6,12 @@ import contextlib
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
+from component.app import checks
 from component.cli.group import group
+from component.kernel.check import Check
 from tests.logs import restored_logs
 from tests.servers.agent_process import environment
 
@@ -16,8 +19,14 @@ from tests.servers.agent_process import environment
 def run(directory: Path, *words: str, secret: str = "", **settings: object) -> Result:
     """Run a command in a directory, with settings such as `server__port=1` in its environment."""
     given = {**environment(**settings), "AGENT_SECRET": secret}
-    with restored_logs(), contextlib.chdir(directory):
+    with restored_logs(), contextlib.chdir(directory), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checks, "check_sandbox", _unconfined)
         return CliRunner().invoke(group, words, env=dict(given))
+
+
+async def _unconfined() -> Check:
+    """What confined processes can do here is not tried out: it takes longer than most commands."""
+    return Check("confinement", "ok", "")
 
 
 def doctor(
@@ -30,6 +39,6 @@ def doctor(
     done = run(directory, "doctor", "--json", secret=secret, **settings)
     assert secret not in done.output
     found = [json.loads(line) for line in done.stdout.splitlines()]
-    checks = {check["name"]: (check["verdict"], check["text"]) for check in found}
-    checks.pop("confinement", None)  # as the kernel permits
-    return done.exit_code, checks
+    verdicts = {check["name"]: (check["verdict"], check["text"]) for check in found}
+    verdicts.pop("confinement", None)
+    return done.exit_code, verdicts

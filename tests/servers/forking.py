@@ -1,14 +1,18 @@
 """Starts services by forking: this process has imported what they need, which takes a second each.
+Their settings have been read once, for the same reason.
 
 `forked.py` sends it requests as packets on its standard input, a Unix socket: start a service with
 these arguments, environment, directory and streams; wait until a service has ended, or has stopped.
 Each is answered with a number. The process ends when the other end of the socket is closed.
 """
 
+import gc
 import json
 import os
 import socket
+import sqlite3  # noqa: F401
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import anyio._backends._asyncio
@@ -18,11 +22,26 @@ import pydantic_settings  # noqa: F401
 
 import component.app.process
 import component.app.service
+import component.journal
+import component.logs
 import component.models
 import component.store.postgres  # noqa: F401
+from component.app.features import FEATURES, make_settings
 from component.cli.main import main
 
 PACKET_BYTES = 150_000
+
+
+def prepare() -> None:
+    """Load and make what every service has."""
+    for feature in FEATURES:
+        import_module(f"component.features.{feature}.feature")
+    # pydantic builds the validator of each section when it is used for the first time.
+    make_settings(server={"component_domain": "agent.localhost", "component_secret": "secret"})
+    # Nothing of it is garbage; to visit it would copy all its pages to each fork.
+    gc.collect()
+    gc.freeze()
+    gc.unfreeze = lambda: None
 
 
 def serve(orders: socket.socket) -> bool:
@@ -64,5 +83,7 @@ def become(order: dict[str, object], orders: socket.socket, streams: list[int]) 
     sys.path.insert(0, str(Path(sys.executable).parent))
 
 
-if __name__ == "__main__" and serve(socket.socket(fileno=0)):
-    sys.exit(main())
+if __name__ == "__main__":
+    prepare()
+    if serve(socket.socket(fileno=0)):
+        sys.exit(main())

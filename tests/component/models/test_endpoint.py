@@ -1,13 +1,14 @@
-"""The scripted endpoint, tested with a third-party client."""
+"""The scripted endpoint, tested with a third-party client, which takes long to import."""
+
+from __future__ import annotations
 
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
-import openai
 import pytest
 
 from tests.component.models.endpoint import (
@@ -24,6 +25,9 @@ from tests.component.models.endpoint import (
     in_thread,
 )
 
+if TYPE_CHECKING:
+    import openai
+
 pytestmark = [
     pytest.mark.anyio,
     # The SDK leaves its generators to the garbage collector, of which trio complains.
@@ -35,6 +39,8 @@ ASK: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "H
 
 @pytest.fixture
 async def client(endpoint: Endpoint) -> AsyncIterator[openai.AsyncOpenAI]:
+    import openai
+
     async with openai.AsyncOpenAI(
         base_url=endpoint.url, api_key="k", max_retries=0, timeout=5
     ) as client:
@@ -84,6 +90,8 @@ async def test_an_answer_can_depend_on_the_request(
 async def test_the_scripted_endpoint_refuses_requests(
     endpoint: Endpoint, client: openai.AsyncOpenAI
 ) -> None:
+    import openai
+
     endpoint.answers(Refuse(429, retry_after=7), Overflow("llamacpp"))
     with pytest.raises(openai.RateLimitError) as limited:
         await client.chat.completions.create(**ASK)
@@ -138,6 +146,8 @@ async def test_the_scripted_endpoint_sends_garbage(
 
 
 def test_the_scripted_endpoint_runs_in_a_thread() -> None:
+    import openai
+
     with in_thread() as endpoint:
         endpoint.answers(Text("Hello"))
         with openai.OpenAI(base_url=endpoint.url, api_key="k", max_retries=0) as client:
@@ -145,6 +155,8 @@ def test_the_scripted_endpoint_runs_in_a_thread() -> None:
 
 
 def test_the_scripted_endpoint_runs_in_a_process(tmp_path: Path) -> None:
+    import openai
+
     (tmp_path / "script.json").write_text(
         '[{"refuse": 429}, {"calls": [["ping", {}]]}, {"text": "Hello"}]'
     )

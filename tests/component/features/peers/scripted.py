@@ -1,7 +1,7 @@
 """An agent on another server that does what a test says: it speaks raw XMPP."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -18,6 +18,8 @@ from xep.stanza import IQ, Incoming
 from xep.stanza_error import StanzaError
 from xep.stream import StreamError
 
+AGAIN_S: Final = 6.0
+"""Seconds after which a service asks a peer for its skills that was not there when it began."""
 OBJECT: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}}
 
 

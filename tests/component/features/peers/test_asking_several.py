@@ -13,7 +13,7 @@ import pytest
 from component import system
 from component.skills import skill
 from component.skills.validation import SchemaValidator
-from tests.component.features.peers.scripted import ScriptedAgent, described
+from tests.component.features.peers.scripted import AGAIN_S, ScriptedAgent, described
 from tests.component.features.peers.test_calls import (
     DONE,
     ROMEO,
@@ -93,7 +93,7 @@ async def several(
         scripted = [ScriptedAgent(a, f"agent.{name}.example", offered) for name in NAMES]
         for one in scripted:
             one.results["search"] = said
-        await a.advance(700)  # the next attempt to ask for their skills
+        await a.advance(AGAIN_S)
         yield Several(a, scripted)
 
 
@@ -396,7 +396,7 @@ async def test_a_skill_that_the_caller_may_not_use_cannot_be_asked(tmp_path: Pat
         peers = [ScriptedAgent(a, f"agent.{name}.example", offered) for name in "bc"]
         for one in peers:
             one.results["search"] = said
-        await a.advance(700)
+        await a.advance(AGAIN_S)
         world = Several(a, [*peers, peers[0]])
         both = await world.result("best-effort", skills=["b.search", "c.search"], text="x")
         assert "There is no skill called c.search" in text_of(both)
@@ -411,7 +411,7 @@ async def test_peers_are_never_offered_it(tmp_path: Path) -> None:
     made = settings("a", peer, using("c"))
     async with service(tmp_path / "a", made) as a:
         c = ScriptedAgent(a, "agent.c.example", [described("search")])
-        await a.advance(700)
+        await a.advance(AGAIN_S)
         bot = a.peer("bot@b.example/1")
         listed = (await bot.iq("get", encode(SkillsQuery()))).require(SkillsQuery)
         assert "peers_ask" not in [one.name for one in listed.skills]

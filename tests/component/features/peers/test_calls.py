@@ -14,7 +14,7 @@ import pytest
 from component import system
 from component.features.peers.requests import failure_of
 from component.skills import Context, Skill, skill
-from tests.component.features.peers.scripted import ScriptedAgent, described
+from tests.component.features.peers.scripted import AGAIN_S, ScriptedAgent, described
 from tests.kit import Kit, Peer, anyio_backend, service
 from tests.kit.xmpp import body, parse
 from xep.binding import encode
@@ -366,7 +366,7 @@ async def with_scripted(
     async with service(tmp_path / "a", a_settings, skills=skills) as a:
         safe = Annotations(read_only=True, destructive=False)
         b = ScriptedAgent(a, "agent.b.example", [described(n, annotations=safe) for n in names])
-        await a.advance(700)  # the next attempt to ask for its skills
+        await a.advance(AGAIN_S)
         yield a, b, a.peer(ROMEO)
 
 
@@ -427,7 +427,7 @@ async def test_a_call_has_the_version_that_was_shown_and_a_refusal_is_followed_b
         task = await run(romeo, "b.x")
         assert conditions(task) == ["remote-failure"]
         assert b.executed[-1].version == described("x").version
-        await a.advance(5)
+        await a.advance(15)
         b.results["x"] = Result(skill="x")
         assert (await run(romeo, "b.x")).state == "completed"
         assert b.executed[-1].version == "1.1.0"

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from component.features.peers.trace import find_work
-from tests.component.features.peers.scripted import ScriptedAgent, described
+from tests.component.features.peers.scripted import AGAIN_S, ScriptedAgent, described
 from tests.component.features.peers.test_calls import (
     ROMEO,
     conditions,
@@ -299,7 +299,7 @@ async def test_calls_of_one_peer_wait_for_each_other_when_there_are_many(tmp_pat
     async with service(tmp_path / "a", own) as a:
         b = ScriptedAgent(a, "agent.b.example", [described("x")])
         c = ScriptedAgent(a, "agent.c.example", [described("x")])
-        await a.advance(700)
+        await a.advance(AGAIN_S)
         romeo = a.peer(ROMEO)
         b.results["x"] = None
         for _ in range(200):
@@ -383,7 +383,7 @@ async def test_the_settings_of_a_peer_say_when_people_are_asked(
     async with service(tmp_path / "a", own) as a:
         b = ScriptedAgent(a, "agent.b.example", [described("x")])
         b.results["x"] = said("done")
-        await a.advance(700)  # the next attempt to ask for its skills
+        await a.advance(AGAIN_S)
         romeo = a.peer(ROMEO)
         await romeo.say("/run b.x")
         if rule is None:

@@ -8,7 +8,7 @@ import pytest
 
 from component.commands import OPERATOR
 from component.features.peers.peer_list import PeerCommands
-from tests.component.features.peers.scripted import ScriptedAgent, described
+from tests.component.features.peers.scripted import AGAIN_S, ScriptedAgent, described
 from tests.component.features.peers.test_calls import ROMEO, run, settings, using
 from tests.kit import anyio_backend, service
 from xep.fluux_agent.execute import Accepted, Result, Usage
@@ -31,7 +31,7 @@ async def test_admins_see_what_is_known_of_each_peer(tmp_path: Path) -> None:
         b = ScriptedAgent(a, "agent.b.example", [described("x"), described("y")])
         before = await romeo.ask("/peers", "agent.b.example")
         assert "b (agent.b.example): not heard of lately; used: *; offered to it: nothing" in before
-        await a.advance(60)  # the next attempt to ask for its skills
+        await a.advance(AGAIN_S)
         text = await romeo.ask("/peers", "agent.b.example")
         assert "b (agent.b.example): answers; used: * (2 skills, known until " in text
         b.results["x"] = Result(

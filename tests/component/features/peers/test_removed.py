@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.component.features.peers.scripted import ScriptedAgent, described
+from tests.component.features.peers.scripted import AGAIN_S, ScriptedAgent, described
 from tests.component.features.peers.test_calls import (
     ROMEO,
     conditions,
@@ -116,7 +116,7 @@ async def test_an_open_question_of_a_removed_peer_is_withdrawn(tmp_path: Path) -
     async with service(tmp_path / "a", own) as a:
         safe = Annotations(read_only=True, destructive=False)
         b = ScriptedAgent(a, "agent.b.example", [described("x", annotations=safe)])
-        await a.advance(700)
+        await a.advance(AGAIN_S)
         romeo = a.peer(ROMEO)
         await accepted(a, b, romeo)
         b.report(asking())

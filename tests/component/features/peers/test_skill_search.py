@@ -11,7 +11,7 @@ import pytest
 
 from component.models.protocol import ModelRequest
 from component.skills import Skill, skill
-from tests.component.features.peers.scripted import ScriptedAgent, described
+from tests.component.features.peers.scripted import AGAIN_S, ScriptedAgent, described
 from tests.component.features.peers.test_calls import ROMEO, settings, using
 from tests.kit import Kit, Peer, Script, anyio_backend, service
 from tests.kit.model import Step, call
@@ -71,7 +71,7 @@ async def with_model(
     async with service(tmp_path / "a", made, model=script, skills=(clock,)) as a:
         b = ScriptedAgent(a, "agent.b.example", skills)
         b.results = {one.name: said for one in skills}
-        await a.advance(700)  # the next attempt to ask for its skills
+        await a.advance(AGAIN_S)
         yield a, b, a.peer(ROMEO), script
 
 
