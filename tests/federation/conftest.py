@@ -1,7 +1,7 @@
 """Three agents on three domains, for the scenarios."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -9,6 +9,18 @@ from tests.federation.federation import Federation, Gate
 from tests.servers import forked
 from tests.servers.clients import SlixClient
 from tests.servers.talk import login
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the state of the agents to the report of a scenario that fails, as it is then."""
+    report = yield
+    agents = getattr(item, "funcargs", {}).get("agents")
+    if report.failed and report.when == "call" and isinstance(agents, Federation):
+        report.sections.append(("the agents when it failed", agents.described()))
+    return report
 
 
 def pytest_sessionfinish() -> None:

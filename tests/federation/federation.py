@@ -5,10 +5,11 @@ is in a network of its own (`tests/tools/network.sh`).
 """
 
 import socket
+import sqlite3
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -32,6 +33,14 @@ BOT = "newsbot"
 """The account of a bot on the first domain."""
 SETTINGS: dict[str, Any] = {"limits__inline_s": 1, "limits__iq_timeout_s": 10}
 """Agents wait less than by default for what has been killed."""
+
+
+_OPEN = {
+    "tasks": "id, skill, state, revision, waits, owner, unsent_revision, updated",
+    "peer_calls": "id, task, state, remote, owner, question, reply",
+    "waiters": "*",
+    "instances": "*",
+}
 
 
 class Agent:
@@ -81,6 +90,16 @@ class Agent:
         self.kill()
         self.service.configure(toml)
         self.start()
+
+    def described(self) -> str:
+        """Return whether it and its server run, its open work, and the end of the server's log."""
+        lines = [f"{self.name}: service {self.service.running}, server {self.server.running}"]
+        with closing(sqlite3.connect(self.service.directory / "data" / "agent.db")) as database:
+            database.row_factory = sqlite3.Row
+            for table, columns in _OPEN.items():
+                found = database.execute(f"SELECT {columns} FROM {table}")
+                lines += [f"{table}: {dict(row)}" for row in found]
+        return "\n".join([*lines, self.server.log_tail()])
 
     def effects(self, label: str) -> list[str]:
         """What its skills have done outside."""
@@ -145,6 +164,10 @@ class Federation:
                 agent.server.start()
             if not agent.service.running:
                 agent.start()
+
+    def described(self) -> str:
+        """Return what is known of each agent, for a person who reads about a failure."""
+        return "\n\n".join(agent.described() for agent in self._agents.values())
 
     def cut(self) -> None:
         """Cut the links between all servers, as when a cable is unplugged: no packet arrives."""
