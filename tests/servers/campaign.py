@@ -295,7 +295,9 @@ class Fleet:
                 self._ask_where(link)
         only = ONLY.get(skill)
         if only is not None:
-            names = {one.name for one in self.instances if one.release == only}
+            # One that is stopping has the skills of its old release until it has ended.
+            there = [one for one in self.instances if one.state != "stopping"]
+            names = {one.name for one in there if one.release == only}
             links = [link for link in links if self._where.get(link) in names]
         return chance.choice(links) if links else None
 
@@ -338,9 +340,9 @@ class Fleet:
             one.agent.send(signal.SIGSTOP)
             one.state = "paused"
         elif kind == "roll":
+            one.state = "stopping"
             one.agent.send(signal.SIGTERM)
             one.release = "new" if one.release == "old" else "old"
-            one.state = "stopping"
         else:
             one.agent.kill()
             one.state, one.release = "down", release
