@@ -87,6 +87,7 @@ class Learning:
         self._idle_s = idle_s
         self._clock = clock
         self._due: dict[SessionKey, float] = {}  # the one that is due next is first
+        self._received = anyio.Event()
         self._calls = 0
 
     def received(self, request: TurnRequest) -> None:
@@ -100,12 +101,17 @@ class Learning:
             self._due.pop(key, None)
             if len(self._due) < _WAITING:
                 self._due[key] = self._clock() + self._idle_s
+                self._received.set()
 
     async def run(self) -> None:
         """Read conversations when they are over, one after another, until cancelled."""
         while self._idle_s:
             await self.read_due()
-            await anyio.sleep(min(self._idle_s, 30.0))
+            if not self._due:
+                self._received = anyio.Event()
+                await self._received.wait()
+            first = next(iter(self._due.values()))
+            await anyio.sleep(max(0.0, first - self._clock()))
 
     async def read_due(self) -> None:
         """Read the conversations that are over by now. Failures are logged."""

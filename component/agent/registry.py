@@ -140,8 +140,9 @@ class Agents:
             else:
                 await anyio.sleep(max(0.0, due + self._idle_s - anyio.current_time()))
             self._touched = anyio.Event()
-            limit = anyio.current_time() - self._idle_s
-            for name in [name for name, last in self._last.items() if last <= limit]:
+            # The same sum as above: a difference may be rounded to a time that never comes.
+            now = anyio.current_time()
+            for name in [name for name, last in self._last.items() if last + self._idle_s <= now]:
                 del self._last[name]
                 if self._known[name].state == "active":
                     await self._keep(name, "idle")

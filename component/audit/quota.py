@@ -66,6 +66,12 @@ class Quota:
         self._principals: dict[str, _Principal] = {}
         self._until = 0.0
         self._counted = False
+        self._begun = anyio.Event()
+
+    async def minute(self) -> None:
+        """Wait until a minute is over in which there were events."""
+        await self._begun.wait()
+        await anyio.sleep(max(0.0, self._until - self._clock()))
 
     def admits(self, event: AuditEvent) -> bool:
         """Return whether the event has a line of its own; otherwise it is counted."""
@@ -74,6 +80,7 @@ class Quota:
             return True
         if not self._principals:
             self._until = self._clock() + _WINDOW_S
+            self._begun.set()
         found = self._principals.get(event.principal)
         if found is None:
             found = self._principals[event.principal] = _Principal()
@@ -84,14 +91,10 @@ class Quota:
         self._counted = True
         return False
 
-    @property
-    def is_due(self) -> bool:
-        """Whether the minute is over."""
-        return bool(self._principals) and self._clock() >= self._until
-
     def summaries(self) -> list[AuditEvent]:
         """Return the numbers of the events that were counted, and begin a new minute."""
         principals, self._principals = self._principals, {}
+        self._begun = anyio.Event()
         if not self._counted:
             return []
         self._counted = False

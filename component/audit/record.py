@@ -102,6 +102,8 @@ class Audit:
         self._asleep = False
         self._wake = anyio.Event()
         self._hurry = anyio.Event()
+        self._moved = anyio.Event()
+        """Set when there are lines on disk that the database does not know."""
         self._committing = anyio.Lock()
         self._thread = anyio.CapacityLimiter(1)
         for event in opened.news:
@@ -198,6 +200,7 @@ class Audit:
         """Write events until cancelled."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._anchoring)
+            group.start_soon(self._counting)
             task_status.started()
             await self._guarded(self._retire)
             wait = _FIRST_WAIT_S
@@ -256,6 +259,7 @@ class Audit:
                         raise
                     return
                 before, self._written = self._written, link
+                self._moved.set()
                 self._made = b""
                 self._since_ns = 0
         if begun and before.seq:
@@ -333,10 +337,17 @@ class Audit:
 
     async def _anchoring(self) -> None:
         while True:
+            await self._moved.wait()
+            self._moved = anyio.Event()
             await anyio.sleep(_ANCHOR_S)
-            if self._quota.is_due:
-                self._record_counts()
             await self._guarded(self._anchor)
+            if self._written.seq != self._anchored:
+                self._moved.set()
+
+    async def _counting(self) -> None:
+        while True:
+            await self._quota.minute()
+            self._record_counts()
 
     def _record_counts(self) -> None:
         for event in self._quota.summaries():

@@ -66,6 +66,8 @@ class PostgreSQL:
             committed any more; None if that is not certain, or no place was given.
     """
 
+    is_shared = True
+
     def __init__(
         self,
         server: PostgresServer,
@@ -297,6 +299,9 @@ class PostgreSQL:
             finally:
                 with contextlib.suppress(Exception):
                     connection.execute("ROLLBACK")
+
+    def skew_ms(self) -> None:
+        """Return None: the clock is that of the server."""
 
     def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[None]]:
         """Listen, on one connection for all channels."""

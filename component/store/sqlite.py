@@ -37,6 +37,8 @@ class SQLite:
     Used by two threads at most: one calls `commit`, the other `reading`.
     """
 
+    is_shared = False
+
     def __init__(
         self,
         path: Path,
@@ -123,6 +125,13 @@ class SQLite:
         """Begin a transaction that only reads. Raises StorageError."""
         with explained(self.path), transaction(self._reader, "DEFERRED"):
             yield _Transaction(self._reader, self.path, self._steady.times(self._wall))
+
+    def skew_ms(self) -> int | None:
+        """Return how far the wall clock is ahead of the steady clock, in milliseconds; None while a
+        jump does not count yet.
+        """
+        times = self._steady.times(self._wall)
+        return times.now - times.steady if times.settled == times.now else None
 
     @asynccontextmanager
     async def listen(self, channel: str) -> AsyncIterator[AsyncIterator[None]]:

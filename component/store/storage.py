@@ -6,6 +6,7 @@ leader, runs all operations that wait by then, and notifies their callers. The f
 arrive meanwhile is the next leader.
 """
 
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
@@ -63,6 +64,8 @@ class Storage:
         self.place = place
         """The same in consecutive runs, if it is certain that the previous run has ended and
         writes nothing more; None if that is not certain, or on SQLite."""
+        self.is_shared = engine.is_shared
+        """Whether other processes may use the database at the same time."""
         self._engine = engine
         self._outages = outages = outages or Outages()
         self._writes = _Groups(partial(commit_all, engine), "writes", outages)
@@ -191,6 +194,26 @@ class Storage:
         Raises StorageError on entering if the server cannot be reached; later it keeps retrying.
         """
         return self._engine.listen(channel)
+
+    def poll_s(self, seconds: float) -> float:
+        """Return after how many seconds to look for what other processes have changed: infinity if
+        there is no other process.
+        """
+        return seconds if self.is_shared else math.inf
+
+    async def rest(self, woken: anyio.Event, seconds: float, look_s: float, skew_ms: int) -> None:
+        """Wait until an event is set, but at most so many seconds.
+
+        This ends earlier after `look_s` seconds if other processes may have changed the database by
+        then, or if the wall clock was set: `skew_ms` is how far it was ahead of the steady clock in
+        the last transaction.
+        """
+        over = anyio.current_time() + seconds
+        while not woken.is_set() and (left := over - anyio.current_time()) > 0:
+            with anyio.move_on_after(min(left, look_s)):
+                await woken.wait()
+            if self._engine.skew_ms() != skew_ms:
+                return
 
     def locks(self, name: str) -> "ProcessLocks | None":
         """Return the locks of a name, which the processes on this database share; None on SQLite,

@@ -109,9 +109,11 @@ class Engine(Protocol):
     Attributes:
         place: the place of this run if no transaction of an earlier run there can be committed any
             more; None if that is not certain.
+        is_shared: whether other processes may use the database at the same time.
     """
 
     place: str | None
+    is_shared: bool
 
     def commit(self, writes: Sequence[Queued[Any]], /) -> None:
         """Run and commit operations in order, in one transaction (`run_together`).
@@ -131,6 +133,12 @@ class Engine(Protocol):
         """Begin a transaction that only reads, for the duration of the context.
 
         Raises StorageError; after ConnectionLostError the operation may be run again.
+        """
+
+    def skew_ms(self) -> int | None:
+        """Return how far the wall clock is ahead of the steady clock, in milliseconds; None if only
+        a transaction can tell, since the clock is that of a server, or while a jump does not count
+        yet.
         """
 
     def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[None]]:

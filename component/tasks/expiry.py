@@ -8,6 +8,7 @@ twice because of this. The limits are not checked at each end of a task, but onl
 has added a tenth of its limit since the last time.
 """
 
+import math
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -34,7 +35,7 @@ _log = structlog.get_logger("component.tasks")
 # Deadlines and questions.
 
 _AT_ONCE: Final = 100
-_LONGEST_S: Final = 60.0
+LOOK_S: Final = 60.0
 """The maximum delay until a change of the wall clock is noticed."""
 _AGAIN_MS: Final = 5_000
 """When to check a deadline again that has passed by a clock that was just set."""
@@ -48,7 +49,7 @@ def expire_due(tx: Transaction, skew: int | None) -> tuple[int | None, int | Non
     `skew` is that of the last call; None at the start. If it has changed, the wall clock was set,
     and deadlines may have passed that were not due yet.
     """
-    count_downtime(tx)
+    left = count_downtime(tx)
     seen: int | None = tx.now - tx.steady
     due = _settle_all(tx, "wake_at <= ? ORDER BY wake_at", tx.steady)
     if seen != skew:
@@ -56,24 +57,30 @@ def expire_due(tx: Transaction, skew: int | None) -> tuple[int | None, int | Non
         if _AT_ONCE in (due, late):
             seen = skew  # there may be more of them
     (first,) = rows.column(tx, "SELECT min(wake_at) FROM tasks WHERE wake_at IS NOT NULL")
-    return None if first is None else max(0, first - tx.steady), seen
+    waits = [] if first is None else [max(0, first - tx.steady)]
+    if left is not None:
+        waits.append(left)
+    return min(waits, default=None), seen
 
 
-def count_downtime(database: Database) -> None:
+def count_downtime(database: Database) -> int | None:
     """Count the downtime of the service towards the expiry of questions, once it is known well
     enough.
 
     Only the machine's clock tells how long it was down, and it may have been wrong at startup. So
     the steady clock stopped, and people would have longer to answer than they were told. Some
-    minutes after the start the clock is assumed to be right.
+    minutes after the start the clock is assumed to be right. Returns the milliseconds until then.
     """
     row = database.execute("SELECT downtime, back_at FROM clock WHERE downtime > 0").fetchone()
-    if row is None or database.steady < row[1] + GRACE_MS:
-        return
+    if row is None:
+        return None
+    if database.steady < row[1] + GRACE_MS:
+        return int(row[1]) + GRACE_MS - database.steady
     downtime, back_at = row
     made = database.execute("UPDATE clock SET downtime = 0 WHERE downtime = ?", (downtime,))
     if made.rowcount:  # otherwise another instance was first
         question_rows.expire_sooner(database, downtime, back_at)
+    return None
 
 
 def _settle_all(tx: Transaction, condition: str, time: int) -> int:
@@ -111,10 +118,19 @@ def _settle(tx: Transaction, row: Row) -> Change | None:
 
 
 class Timer:
-    """Sleeps until the next timer is due; `settle` returns the milliseconds until then."""
+    """Sleeps until the next timer is due.
 
-    def __init__(self, settle: Callable[[], Awaitable[int | None]]) -> None:
-        self._settle = settle
+    Args:
+        settle: settles what is due; returns the milliseconds until the next timer.
+        rest: waits until an event is set, or for so many seconds.
+    """
+
+    def __init__(
+        self,
+        settle: Callable[[], Awaitable[int | None]],
+        rest: Callable[[anyio.Event, float], Awaitable[None]],
+    ) -> None:
+        self._settle, self._rest = settle, rest
         self._woken = anyio.Event()
 
     def wake(self) -> None:
@@ -126,9 +142,7 @@ class Timer:
         while True:
             wait = await self._settle()
             # One millisecond more, so that the clock of the database has passed the time.
-            seconds = _LONGEST_S if wait is None else min((wait + 1) / 1000, _LONGEST_S)
-            with anyio.move_on_after(seconds):
-                await self._woken.wait()
+            await self._rest(self._woken, math.inf if wait is None else (wait + 1) / 1000)
             self._woken = anyio.Event()
 
 

@@ -33,7 +33,7 @@ from component.tasks import (
 from component.tasks.admission import Admission
 from component.tasks.changes import TaskRuntime, Transaction, release_all
 from component.tasks.events import UNSENT, EventSender, TaskRecords
-from component.tasks.expiry import EndedTasks, Timer, expire_due
+from component.tasks.expiry import LOOK_S, EndedTasks, Timer, expire_due
 from component.tasks.gate import SkillAccess
 from component.tasks.inline import InlineRequests
 from component.tasks.protocol import Listener, Naming, Question, TaskLimits, UncertainError
@@ -111,7 +111,7 @@ class TaskService:
         skills = replace(skills, names=lambda: names() if self._shared or skills.late() else None)
         self._runtime = TaskRuntime(storage, skills, limits, self._publish)
         self._runtime.standing = standing
-        self._timer = Timer(self._settle_due)
+        self._timer = Timer(self._settle_due, self._rest)
         self._worker = Worker(self._runtime)
         self._membership = Membership(
             *(self._runtime, self._worker.wake, self._timer.wake), evicted=self._start_telling
@@ -267,6 +267,9 @@ class TaskService:
             lambda tx: expire_due(tx, self._skew), keep_trying=True
         )
         return next_ms
+
+    async def _rest(self, woken: anyio.Event, seconds: float) -> None:
+        await self._storage.rest(woken, seconds, LOOK_S, self._skew or 0)
 
     # Requests.
 

@@ -26,6 +26,7 @@ from component.kernel.kernel import Kernel, Reloaded
 from component.models.protocol import Model
 from component.skills import Skill
 from tests.kit.model import Script
+from tests.kit.process import Process, StepCounter
 from tests.kit.system import SimulatedSystem
 from tests.kit.xmpp import Peer, Xmpp
 from xep.jid import JID
@@ -44,6 +45,7 @@ class Kit:
         xmpp: the server.
         model: the model of all agents; None if they have none.
         system: clocks and random numbers of the service.
+        process: the process of the service; another one after `restart`.
     """
 
     service: Service
@@ -63,9 +65,11 @@ class Kit:
         self.system = system_
         self._skills = skills
         self.agent = settings.server.component_domain
+        self.process = Process()
         self._group = group
         self._scope = anyio.CancelScope()
         self._ended = anyio.Event()
+        self._token = trio.lowlevel.current_trio_token()
 
     @property
     def stanzas(self) -> Sequence[tuple[str, str]]:
@@ -135,7 +139,7 @@ class Kit:
         `service`. Raises CommandError.
         """
         data = self.settings.storage.path.parent
-        self.service.read = partial(_made, data, settings, self.model)
+        self.service.read = partial(make_settings_of, data, settings, self.model)
         found = await self.service.reload()
         await self.settled()
         return found
@@ -147,14 +151,39 @@ class Kit:
 
     async def kill(self) -> None:
         """End the service as `kill -9` does."""
+        self.strike()
+        await self.buried()
+
+    def strike(self) -> None:
+        """Kill the process at once, without waiting: what it does from now on is not to be seen.
+
+        A function of another thread or of the scheduler may call this; `buried` has to follow.
+        """
+        assert self.process.is_alive, "it is killed once"
+        self.process.is_alive = False
         path = self.settings.storage.path
-        left = path.with_name(path.name + ".killed")
-        shutil.copytree(path, left, ignore=shutil.ignore_patterns("*.sock"))
+        if path.exists():
+            shutil.copytree(path, self._left, ignore=shutil.ignore_patterns("*.sock"))
         self.xmpp.disconnect(self.agent)
-        self._scope.cancel()
+        self._token.run_sync_soon(self._scope.cancel)
+
+    def strike_after(self, steps: int) -> StepCounter:
+        """Kill the process before the task step of this number, from 1."""
+        return StepCounter(self.process, steps, self.strike)
+
+    async def buried(self) -> None:
+        """Wait until a killed process has ended, and restore the files that it left."""
         await self._ended.wait()
-        shutil.rmtree(path)
-        left.rename(path)
+        path = self.settings.storage.path
+        if path.exists():
+            shutil.rmtree(path)
+        if self._left.exists():
+            self._left.rename(path)
+
+    @property
+    def _left(self) -> Path:
+        path = self.settings.storage.path
+        return path.with_name(path.name + ".killed")
 
     async def start(self) -> None:
         """Run the service, and wait until it is connected."""
@@ -162,15 +191,22 @@ class Kit:
         await self.service.established.wait()
         await self.settled()
 
+    async def run(self) -> None:
+        """Run the service until it ends, or is killed, whatever happens before it is connected."""
+        await self._run()
+
     async def _run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         system.use(self.system)
+        self.process = Process()
+        self.process.enter()
         self._ended = anyio.Event()
+        self._scope = anyio.CancelScope()
         make = None if self.model is None else self._make_model
         try:
             self.service = Service(self.settings, connect=self.xmpp.connect, make_model=make)
             for skill in self._skills:
                 self.service.catalog.registry.add(skill)
-            with anyio.CancelScope() as self._scope:
+            with self._scope:
                 await self.service.run(task_status=task_status)
         finally:
             self._ended.set()
@@ -180,7 +216,8 @@ class Kit:
         return self.model.named(choice.model)
 
 
-def _made(directory: Path, settings: str | Mapping[str, Any], model: Script | None) -> Settings:
+def make_settings_of(directory: Path, settings: str | Mapping[str, Any], model: Script | None) -> Settings:
+    """Return the settings of a service; see `service`."""
     sections = tomllib.loads(settings) if isinstance(settings, str) else dict(settings)
     given = sections.get("server", {})
     server = {"component_domain": AGENT, "component_secret": _SECRET} | given
@@ -212,7 +249,7 @@ async def service(
         seed: decides all random numbers, and the order in which tasks run.
         beside: another service, with which it shares servers and clocks.
     """
-    made = _made(directory, settings, model)
+    made = make_settings_of(directory, settings, model)
     # As hypothesis does: tasks that are ready at the same time run in an order of the seed.
     scheduler._ALLOW_DETERMINISTIC_SCHEDULING = True
     scheduler._r.seed(seed)

@@ -23,6 +23,9 @@ class SimulatedSystem(System):
 
     Args:
         seed: the seed of the random numbers.
+
+    Attributes:
+        jump_s: how far the wall clock has jumped, in seconds.
     """
 
     def __init__(self, seed: int) -> None:
@@ -33,12 +36,13 @@ class SimulatedSystem(System):
             )
         self._began = self._clock.current_time()
         self._random = Random(seed)
+        self.jump_s = 0.0
 
     def _since_start(self) -> float:
         return self._clock.current_time() - self._began
 
     def time_ns(self) -> int:
-        return int(START.timestamp()) * 10**9 + self.since_boot_ns()
+        return int(START.timestamp()) * 10**9 + self.since_boot_ns() + round(self.jump_s * 1e9)
 
     def monotonic(self) -> float:
         return self._since_start()

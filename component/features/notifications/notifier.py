@@ -425,7 +425,7 @@ class Results:
                 continue
             wait = _FIRST_WAIT_S
             if len(found) < started_work.AT_ONCE:
-                with anyio.move_on_after(_LOOK_S):
+                with anyio.move_on_after(self._storage.poll_s(_LOOK_S)):
                     await self._woken.wait()
 
     async def _pass_on(self, ended: Started) -> None:

@@ -10,6 +10,7 @@ forward the new time counts when it has held for a minute. After a jump backward
 due at the times that follow; firings that took place already are recognised by their keys.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
@@ -36,7 +37,7 @@ from xep.stanza_error import StanzaError
 _log = structlog.get_logger("component.schedules")
 
 _AT_ONCE: Final = 100
-_LONGEST_S: Final = 15.0
+_LOOK_S: Final = 15.0
 """Seconds after which this instance looks again, for schedules that another one has added and for
 a clock that was set."""
 _FIRST_WAIT_S: Final = 1.0
@@ -85,8 +86,7 @@ class ScheduleRunner:
             except StorageError as error:
                 log_failure(_log, "schedules have to wait", error, seconds=wait)
                 left, wait = wait, min(wait * 2, _LONGEST_WAIT_S)
-            with anyio.move_on_after(left):
-                await self._woken.wait()
+            await self._storage.rest(self._woken, left, _LOOK_S, self._skew or 0)
 
     async def step(self) -> float:
         """Fire all schedules that are due; return the seconds until the next look. Raises
@@ -107,7 +107,7 @@ class ScheduleRunner:
             else:
                 break
             follows_clock = False
-        times = [_LONGEST_S]
+        times = [math.inf]
         if found.next_in is not None:
             # One that is due but cannot be read does not keep this busy.
             times.append((found.next_in + 1) / 1000 if found.next_in > 0 else _FIRST_WAIT_S)

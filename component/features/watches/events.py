@@ -355,7 +355,7 @@ class WatchStarts:
                     if event.watch not in self._handled:
                         self._handled.add(event.watch)
                         group.start_soon(self._handle_all, event)
-                with anyio.move_on_after(_LOOK_S):
+                with anyio.move_on_after(self._storage.poll_s(_LOOK_S)):
                     await self._wake.wait()
 
     async def _handle_all(self, event: Pending | None) -> None:

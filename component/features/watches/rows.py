@@ -286,6 +286,7 @@ class RetryingStorage:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
+        self.poll_s = storage.poll_s
 
     async def read(self, op: Callable[[Database], T]) -> T:
         """Return what an operation reads."""

@@ -36,18 +36,25 @@ def test_events_beyond_the_limit_are_counted_by_what_they_are() -> None:
     assert quota.summaries() == []
 
 
-def test_a_new_minute_begins_after_the_summaries() -> None:
-    clock = Clock()
-    quota = Quota(1, clock)
+async def test_a_new_minute_begins_after_the_summaries() -> None:
+    quota = Quota(1, anyio.current_time)
     quota.admits(event())
-    quota.admits(event())
-    clock.now += 59
-    assert not quota.is_due
-    clock.now += 1
-    assert quota.is_due
+    began = anyio.current_time()
+    assert not quota.admits(event())
+    await quota.minute()
+    assert anyio.current_time() == began + 60
     quota.summaries()
-    assert not quota.is_due
     assert quota.admits(event())
+
+
+async def test_no_minute_ends_without_events() -> None:
+    quota = Quota(1, anyio.current_time)
+    quota.admits(event())
+    await quota.minute()
+    quota.summaries()
+    with anyio.move_on_after(3600) as waiting:
+        await quota.minute()
+    assert waiting.cancelled_caught
 
 
 def test_decisions_and_events_of_nobody_always_have_lines() -> None:

@@ -1,0 +1,1 @@
+"""A simulated life of the service, with faults, in one process: see docs/explanation/simulation.md."""

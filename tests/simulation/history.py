@@ -1,0 +1,133 @@
+"""What happens in a simulated life, in order. Nothing else is known to the invariants."""
+
+from collections.abc import Callable
+from typing import Literal
+from xml.etree import ElementTree as ET
+
+import msgspec
+
+
+class Stanza(msgspec.Struct, frozen=True, tag=True):
+    """A stanza that an account has sent or received, and the session that did so, as a full JID."""
+
+    at: float
+    session: str
+    way: Literal["sent", "received"]
+    xml: str
+
+
+class Effect(msgspec.Struct, frozen=True, tag=True):
+    """Something that a skill has done outside.
+
+    Attributes:
+        label: names the request.
+        step: what was done, such as "paid 5".
+        key: the idempotency key that the skill was given.
+    """
+
+    at: float
+    label: str
+    step: str
+    key: str
+
+
+class Prompt(msgspec.Struct, frozen=True, tag=True):
+    """What a model was asked, as one text."""
+
+    at: float
+    text: str
+
+
+class Fault(msgspec.Struct, frozen=True, tag=True):
+    """A fault, or the end of one."""
+
+    at: float
+    kind: Literal["kill", "stop", "start", "crash", "cut", "full", "healthy", "clock", "error"]
+    about: str = ""
+
+
+class Wish(msgspec.Struct, frozen=True, tag=True):
+    """What somebody outside has decided to do: the cause of the stanzas that follow."""
+
+    at: float
+    who: str
+    text: str
+
+
+Entry = Stanza | Effect | Prompt | Fault | Wish
+
+
+class History:
+    """The entries, and who looks at each as it is added.
+
+    Args:
+        now: returns the simulated seconds since the beginning.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.entries: list[Entry] = []
+        self.observers: list[Callable[[Entry], None]] = []
+        self.now = now
+
+    def add(self, entry: Entry) -> None:
+        """Add an entry."""
+        self.entries.append(entry)
+        for observer in self.observers:
+            observer(entry)
+
+    def fault(self, kind: str, about: str = "") -> None:
+        """Add a fault."""
+        self.add(Fault(self.now(), kind, about))  # type: ignore[arg-type] - callers use literals
+
+    def text(self, last: int = 0) -> str:
+        """Return the entries as lines that a person reads; with `last`, only so many."""
+        return "\n".join(map(line, self.entries[-last:]))
+
+
+def line(entry: Entry) -> str:
+    """Return an entry as a line."""
+    days, rest = divmod(entry.at, 86_400)
+    hours, rest = divmod(rest, 3600)
+    minutes, seconds = divmod(rest, 60)
+    when = f"day {days:.0f} {hours:02.0f}:{minutes:02.0f}:{seconds:06.3f}"
+    return f"{when}  {_told(entry)}"
+
+
+def _told(entry: Entry) -> str:
+    match entry:
+        case Stanza(session=session, way=way, xml=xml):
+            arrow = "->" if way == "sent" else "<-"
+            return f"{session} {arrow} {short(xml)}"
+        case Effect(label=label, step=step, key=key):
+            return f"EFFECT {label}: {step} (key {key[:8]})"
+        case Prompt(text=text):
+            return f"PROMPT … {text[-160:]!r}"
+        case Fault(kind=kind, about=about):
+            return f"*** {kind.upper()} {about}"
+        case Wish(who=who, text=text):
+            return f"{who} wants: {text}"
+
+
+def short(xml: str) -> str:
+    """Return a stanza in few words: its name, type, id, payloads and texts."""
+    stanza = ET.fromstring(xml)  # noqa: S314 - of this process
+    parts = [stanza.tag.rpartition("}")[2]]
+    for name in ("type", "id"):
+        if name in stanza.attrib:
+            parts.append(stanza.attrib[name])
+    for child in stanza.iter():
+        if child is stanza:
+            continue
+        name = child.tag.rpartition("}")[2]
+        if name in _UNINTERESTING:
+            continue
+        values = " ".join(
+            f"{key}={value}" for key, value in child.attrib.items() if key in _INTERESTING
+        )
+        text = (child.text or "").strip()
+        parts.append(f"<{' '.join(filter(None, (name, values)))}>{text[:120]}")
+    return " ".join(parts)
+
+
+_UNINTERESTING = {"origin-id", "stanza-id", "thread", "hash", "active", "request", "markable"}
+_INTERESTING = {"skill", "state", "id", "task", "revision", "value", "type", "var"}

@@ -1,0 +1,79 @@
+"""The model of a simulated life: it does what a person asks for, unless it lies or is ill."""
+
+import re
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+import anyio
+
+from component.models.messages import ToolCall
+from component.models.protocol import Completion, ModelRequest, ModelUnavailableError
+from tests.kit.model import Said, Script, call
+from tests.kit.process import current_process
+from tests.simulation.history import History, Prompt
+
+_ASKED: Final = re.compile(r"\b(m\d+) (talk|note|work|pay|ask|lie)\b")
+_REMINDER: Final = re.compile(r"\bremember (s\d+)\b")
+_SILENT_S: Final = 1200.0
+
+
+class Talker:
+    """Answers each prompt.
+
+    Attributes:
+        state: "" if it is well; see `actions.ModelIs`.
+    """
+
+    def __init__(self, history: History, chance: Random) -> None:
+        self._history, self._chance = history, chance
+        self.state = ""
+        self.script = Script(otherwise=self._answer, usd_per_token=1e-6)
+
+    async def _answer(self, request: ModelRequest) -> Said:
+        self._history.add(Prompt(self._history.now(), "\n".join(one.text for one in request.messages)))
+        self.script.requests.clear()
+        self.script.models.clear()
+        state, wait = self.state, 0.3 * self._chance.random()
+        if state == "slow":
+            wait = 60 * self._chance.random()
+        elif state == "silent":
+            wait = _SILENT_S
+        await anyio.sleep(wait)
+        if not current_process().is_alive:
+            await anyio.sleep_forever()
+        if state in ("silent", "failing"):
+            return ModelUnavailableError("it does not answer")
+        if state == "lying":
+            return self._lie(request, "m0")
+        return self._honest(request)
+
+    def _honest(self, request: ModelRequest) -> Said:
+        last = request.messages[-1]
+        mine = next((one for one in reversed(request.messages) if one.role == "user"), last)
+        reminder, asked = _REMINDER.findall(mine.text), _ASKED.findall(mine.text)
+        if reminder and not asked:
+            return f"Time for {reminder[-1]}."
+        if not asked:
+            return "I see."
+        label, wish = asked[-1]
+        if last.role == "tool":
+            return f"re {', '.join(one for one, _ in asked)}: {last.text[:80]}"
+        if wish == "talk":
+            return f"re {', '.join(one for one, _ in asked)}: indeed"
+        if wish == "lie":
+            return self._lie(request, label)
+        return call(wish, label=label)
+
+    def _lie(self, request: ModelRequest, label: str) -> Said:
+        if request.messages[-1].role == "tool" and self._chance.random() < 0.7:
+            return f"re {label}: it is done"
+        lies: tuple[Callable[[], Said], ...] = (
+            lambda: call("no_such_skill", label=label),
+            lambda: call("pay", label=5, amount="all"),
+            lambda: Completion.of(tool_calls=(ToolCall("c", "pay", "{not json"),)),
+            lambda: call("pay", label=f"{label} and everything else"),
+            lambda: f"re {label}: I have paid everything",
+            lambda: "",
+        )
+        return self._chance.choice(lies)()
