@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Literal
 
-
 How = Literal["", "full", "error"]
 _SAID: Final = {"full": "database or disk is full", "error": "disk I/O error"}
 _CODES: Final = {"full": sqlite3.SQLITE_FULL, "error": sqlite3.SQLITE_IOERR}

@@ -24,7 +24,7 @@ from component.config import Settings
 from component.config.llm import ModelChoice
 from component.kernel.kernel import Kernel, Reloaded
 from component.models.protocol import Model
-from component.skills import Skill
+from component.skills import Skill, declare
 from tests.kit.model import Script
 from tests.kit.process import Process, StepCounter
 from tests.kit.system import SimulatedSystem
@@ -34,6 +34,24 @@ from xep.jid import JID
 AGENT: Final = "agent.capulet.example"
 """The address of the service, unless the settings give another one."""
 _SECRET: Final = "secret"
+
+
+_read_signature: Final = declare.signature_of
+
+
+_signatures: Final[dict[tuple[object, str], Any]] = {}
+
+
+def _signature_of(function: Any, docs: Mapping[str, str]) -> Any:
+    """Return a signature, read once: every start of a service declares the same skills."""
+    of = (function.__qualname__, function.__annotations__, function.__defaults__, docs)
+    key = function.__code__, repr(of)
+    if key not in _signatures:
+        _signatures[key] = _read_signature(function, docs)
+    return _signatures[key]
+
+
+declare.signature_of = _signature_of
 
 
 class Kit:
@@ -216,7 +234,9 @@ class Kit:
         return self.model.named(choice.model)
 
 
-def make_settings_of(directory: Path, settings: str | Mapping[str, Any], model: Script | None) -> Settings:
+def make_settings_of(
+    directory: Path, settings: str | Mapping[str, Any], model: Script | None
+) -> Settings:
     """Return the settings of a service; see `service`."""
     sections = tomllib.loads(settings) if isinstance(settings, str) else dict(settings)
     given = sections.get("server", {})

@@ -1,1 +1,1 @@
-"""A simulated life of the service, with faults, in one process: see docs/explanation/simulation.md."""
+"""The life of a service, simulated with faults: see docs/explanation/simulation.md."""

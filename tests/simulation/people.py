@@ -2,26 +2,25 @@
 
 import json
 from collections.abc import Callable
-from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from xml.etree import ElementTree as ET
 
 import anyio
-from anyio.abc import TaskGroup
 
 from tests.kit.xmpp import Peer, Xmpp
-from tests.simulation.actions import Reaction
 from tests.simulation.history import History, Stanza, Wish
+from tests.simulation.life import CALLERS, Reaction
+from tests.simulation.rules import CONFIRM, EXECUTE, TASK
 from xep.binding.escaping import escape_attribute, escape_text
 from xep.jid import JID
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
 
 ANSWER_S: Final = 60.0
 """Seconds that a program waits for the answer to an IQ before it sends another one."""
 GIVES_UP_S: Final = 12 * 3600.0
 """Seconds after which a program no longer repeats a request."""
-CONFIRM: Final = "{urn:fluux:agent:0#confirm}"
-TASK: Final = "{urn:fluux:agent:0#task}"
-EXECUTE: Final = "{urn:fluux:agent:0#execute}"
 _LATE_S: Final = 5 * 3600.0
 
 
@@ -40,7 +39,7 @@ class Account(Peer):
         await super().send(xml)
 
     def deliver(self, xml: str) -> None:
-        stanza = ET.fromstring(xml)  # noqa: S314 - of this process
+        stanza = ET.fromstring(xml)
         if stanza.get("from") != str(self.jid):
             self._history.add(Stanza(self._history.now(), str(self.jid), "received", xml))
         super().deliver(xml)
@@ -68,37 +67,26 @@ class Account(Peer):
 class Resident:
     """A person, or a program, whose client is connected most of the time.
 
-    Args:
-        group: runs what it does later.
-        reactions: how it reacts to questions about each label.
-        chance: decides how long it waits.
+    Attributes:
+        account: the client; None while it is not connected.
+        bystander: somebody else, who may try to answer its questions.
     """
 
-    def __init__(
-        self,
-        xmpp: Xmpp,
-        jid: str,
-        agent: str,
-        history: History,
-        group: TaskGroup,
-        reactions: dict[str, Reaction],
-        chance: Random,
-    ) -> None:
-        self.jid = JID.parse(jid)
-        self._xmpp, self._agent, self._history = xmpp, agent, history
-        self._group, self._reactions, self._chance = group, reactions, chance
-        self._is_program = self.jid.local in ("bot", "desk")
+    def __init__(self, world: "World", name: str) -> None:
+        self.jid = JID.parse(f"{name}@capulet.example/home")
+        self._world, self._history, self._agent = world, world.history, world.kit.agent
+        self._group, self._chance = world.group, world.chance
+        self._is_program = name in CALLERS
         self._number = 0
         self.account: Account | None = None
         self.returned = anyio.Event()
         self.bystander: Resident | None = None
-        """Who tries to answer questions of this one."""
         self.come()
 
     def come(self) -> None:
         """Connect."""
         if self.account is None:
-            self.account = Account(self._xmpp, self.jid, self._agent, self._history)
+            self.account = Account(self._world.xmpp, self.jid, self._agent, self._history)
             self.account.heard = self._heard
             self.returned.set()
 
@@ -168,12 +156,12 @@ class Resident:
 
     def _reaction(self, text: str) -> tuple[str, Reaction]:
         label = label_in(text)
-        return label, self._reactions.get(label.partition(".")[0], "approve")
+        return label, self._world.reactions.get(label.partition(".")[0], "approve")
 
     async def _decide(self, confirm: ET.Element, text: str) -> None:
         action = confirm.find(f"{CONFIRM}action")
         said = text if action is None else " ".join(action.itertext())
-        label, reaction = self._reaction(said)
+        _, reaction = self._reaction(said)
         id_, hash_ = confirm.get("id", ""), confirm.find("{urn:xmpp:hashes:2}hash")
         shown = "" if hash_ is None else ET.tostring(hash_, "unicode")
         if reaction == "ignore":

@@ -1,6 +1,5 @@
 """The skills of a simulated life, and what they change outside of the service."""
 
-from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import Final

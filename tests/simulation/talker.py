@@ -31,7 +31,9 @@ class Talker:
         self.script = Script(otherwise=self._answer, usd_per_token=1e-6)
 
     async def _answer(self, request: ModelRequest) -> Said:
-        self._history.add(Prompt(self._history.now(), "\n".join(one.text for one in request.messages)))
+        self._history.add(
+            Prompt(self._history.now(), "\n".join(one.text for one in request.messages))
+        )
         self.script.requests.clear()
         self.script.models.clear()
         state, wait = self.state, 0.3 * self._chance.random()
@@ -57,7 +59,8 @@ class Talker:
         if not asked:
             return "I see."
         label, wish = asked[-1]
-        if last.role == "tool":
+        called = any(label in call.arguments for one in request.messages for call in one.tool_calls)
+        if last.role == "tool" or called:
             return f"re {', '.join(one for one, _ in asked)}: {last.text[:80]}"
         if wish == "talk":
             return f"re {', '.join(one for one, _ in asked)}: indeed"

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import anyio
 import trio
+from anyio.abc import TaskGroup
 from trio._core import _run as scheduler
 from trio.testing import MockClock
 
@@ -18,16 +19,16 @@ from component.memory import documents
 from component.store.errors import StorageError
 from component.tasks import expiry
 from tests.kit.disk import Disk, simulated_disk
-from tests.kit.process import StepCounter
 from tests.kit.service import AGENT, Kit, make_settings_of
 from tests.kit.system import SimulatedSystem
 from tests.kit.xmpp import Xmpp
-from tests.simulation import actions
-from tests.simulation.actions import CALLERS, DAY_S, PEOPLE, Action, Life
+from tests.simulation.area import Area
+from tests.simulation.areas import AREAS
 from tests.simulation.history import History
-from tests.simulation.invariants import Invariants, Violation
+from tests.simulation.life import CALLERS, DAY_S, PEOPLE, Draw, Life, Reaction
 from tests.simulation.people import Resident
-from tests.simulation.skills import Outside, make_skills
+from tests.simulation.rules import Rules, Violation
+from tests.simulation.skills import Outside
 from tests.simulation.talker import Talker
 
 SETTINGS: Final = {
@@ -59,212 +60,113 @@ class World:
     Attributes:
         history: what has happened.
         kills: how many times the process was killed.
+        chance: random numbers for what is outside of the service.
+        group: runs what goes on beside the service.
+        system: the clocks and the random numbers of the service.
+        disk: the disk of the service.
+        xmpp: the servers.
+        kit: the service.
+        talker: the model of its agents.
+        outside: what skills change.
+        residents: the people and programs, by name.
+        reactions: how they react to questions about each label.
+        pause_s: seconds until the service is started again when it has ended.
     """
 
-    def __init__(self, life: Life, directory: Path) -> None:
+    group: TaskGroup
+    system: SimulatedSystem
+    disk: Disk
+    xmpp: Xmpp
+    kit: Kit
+
+    def __init__(self, life: Life, directory: Path, areas: Sequence[type[Area]] = AREAS) -> None:
         self._life, self._directory = life, directory
         clock: Any = trio.lowlevel.current_clock()
-        self._began = clock.current_time()
-        self.history = History(lambda: clock.current_time() - self._began)
-        self.invariants = Invariants(self.history)
+        began = clock.current_time()
+        self.history = History(lambda: clock.current_time() - began)
+        self.rules = Rules(self.history, [rule for area in areas for rule in area.rules])
+        self.chance = Random(f"world {life.seed}")
+        self.talker = Talker(self.history, self.chance)
+        self.outside = Outside(self.history, self.chance)
+        self.residents: dict[str, Resident] = {}
+        self.reactions: dict[str, Reaction] = {}
         self.kills = 0
-        self._chance = Random(f"world {life.seed}")
+        self.pause_s = 0.0
+        self._areas = [area(self) for area in areas]
+        self._performs = {kind: area.perform for area in self._areas for kind in area.actions}
         self._is_over = False
-        self._pause_s = 0.0
-        self._armed: StepCounter | None = None
 
     async def play(self) -> None:
         """Play the life. Raises Violation."""
-        life = self._life
+        life, outside = self._life, system.current()
         scheduler._ALLOW_DETERMINISTIC_SCHEDULING = True
         scheduler._r.seed(life.seed)
-        outside = system.current()
-        self._system = SimulatedSystem(life.seed)
-        system.use(self._system)
+        self.system = SimulatedSystem(life.seed)
+        system.use(self.system)
         for module, name in _LOOKS:
             setattr(module, name, _LOOK_S)
-        with simulated_disk() as self._disk:
+        with simulated_disk() as self.disk:
             try:
-                async with anyio.create_task_group() as group:
-                    await self._live(group)
-                    group.cancel_scope.cancel()
-            except BaseExceptionGroup as many:
-                found = many.subgroup(Violation)
-                if found is not None:
-                    raise next(_leaves(found)) from None
+                async with anyio.create_task_group() as self.group:
+                    self.group.start_soon(self.rules.watch)
+                    await self._live()
+                    self.group.cancel_scope.cancel()
+            except BaseExceptionGroup:
+                if self.rules.violation is not None:
+                    raise self.rules.violation from None
                 raise
             finally:
                 system.use(outside)
 
-    async def _live(self, group: anyio.abc.TaskGroup) -> None:
-        self._group = group
-        self._xmpp = Xmpp(group)
-        self._talker = Talker(self.history, self._chance)
-        world = Outside(self.history, self._chance)
-        settings = make_settings_of(self._directory, SETTINGS, self._talker.script)
+    async def _live(self) -> None:
+        self.xmpp = Xmpp(self.group)
+        sections = SETTINGS | {
+            name: values for area in self._areas for name, values in area.settings.items()
+        }
+        settings = make_settings_of(self._directory, sections, self.talker.script)
         secret = settings.server.component_secret.get_secret_value()
-        self._xmpp.add_service(AGENT, secret)
-        self._kit = Kit(
-            settings, group, self._xmpp, self._system, self._talker.script, make_skills(world)
-        )
-        reactions = {
-            f"{'m' if isinstance(one, actions.Say) else 'x'}{one.number}": one.reaction
-            for one in self._life.actions
-            if isinstance(one, actions.Say | actions.Execute)
-        }
-        self._residents = {
-            name: Resident(
-                *(self._xmpp, f"{name}@capulet.example/home", AGENT, self.history, group),
-                reactions,
-                self._chance,
-            )
-            for name in (*PEOPLE, *CALLERS)
-        }
-        for name, other in zip((*PEOPLE, *CALLERS), (*PEOPLE[1:], *CALLERS, PEOPLE[0]), strict=True):
-            self._residents[name].bystander = self._residents[other]
-        group.start_soon(self._serve)
+        self.xmpp.add_service(AGENT, secret)
+        skills = [skill for area in self._areas for skill in area.skills()]
+        self.kit = Kit(settings, self.group, self.xmpp, self.system, self.talker.script, skills)
+        everybody = (*PEOPLE, *CALLERS)
+        for name in everybody:
+            self.residents[name] = Resident(self, name)
+        for name, other in zip(everybody, (*everybody[1:], everybody[0]), strict=True):
+            self.residents[name].bystander = self.residents[other]
+        for area in self._areas:
+            await area.begin()
+        self.group.start_soon(self._serve)
         for action in self._life.actions:
             await anyio.sleep(max(0.0, action.at - self.history.now()))
-            self._perform(action)
+            self.group.start_soon(self._performs[type(action)], action)
         await anyio.sleep(max(0.0, self._life.days * DAY_S - self.history.now()))
-        await self._rest()
-
-    async def _rest(self) -> None:
-        """Let everything end that has begun, without faults, and look at what is left."""
-        self._heal()
-        if self._armed is not None:
-            self._armed.remove()
-        for one in self._residents.values():
-            one.come()
+        for area in self._areas:
+            area.heal()
         await anyio.sleep(QUIET_S)
-        self.invariants.at_rest(self._kit)
+        self.rules.at_rest(self.kit)
         self._is_over = True
-        await self._kit.stop()
+        await self.kit.stop()
 
     async def _serve(self) -> None:
         """Run the service as a service manager does."""
         while not self._is_over:
             self.history.fault("start")
             try:
-                await self._kit.run()
+                await self.kit.run()
             except Exception as error:
-                self.history.fault("crash", repr(error))
-                if not self._kit.process.is_alive:
-                    pass
-                elif self._disk.broken_since_start and _is_of_disk(error):
-                    self._pause_s = CRASHED_S
-                else:
-                    raise
-            if self._kit.process.is_alive:
+                if self.kit.process.is_alive:
+                    self.history.fault("crash", repr(error))
+                    if not (self.disk.broken_since_start and _is_of_disk(error)):
+                        raise
+                    self.pause_s = CRASHED_S
+            if self.kit.process.is_alive:
                 self.history.fault("stop")
             else:
-                await self._kit.buried()
-            self._kit.process.is_alive = False
-            await anyio.sleep(self._pause_s)
-            self._pause_s = 0.0
-            self._disk.broken_since_start = bool(self._disk.fails)
-
-    # Actions.
-
-    def _perform(self, action: Action) -> None:
-        match action:
-            case actions.Say(who=who, number=number, wish=wish):
-                self._group.start_soon(self._say, who, number, wish)
-            case actions.Execute():
-                self._group.start_soon(self._execute, action)
-            case actions.Schedule(who=who, number=number, when=when):
-                self._group.start_soon(self._schedule, who, number, when)
-            case actions.Away(who=who, seconds=seconds):
-                self._group.start_soon(self._away, who, seconds)
-            case actions.Kill(steps=steps, seconds=seconds):
-                self._kill(steps, seconds)
-            case actions.Stop():
-                if self._kit.process.is_alive:
-                    self.history.fault("stop", "an operator restarts the service")
-                    self._kit.service.stop()
-            case actions.Cut(seconds=seconds):
-                self._group.start_soon(self._cut, seconds)
-            case actions.DiskFails(seconds=seconds, how=how):
-                self._group.start_soon(self._break_disk, seconds, how)
-            case actions.Jump(seconds=seconds):
-                self.history.fault("clock", f"jumps by {seconds:.0f} s")
-                self._system.jump_s += seconds
-            case actions.ModelIs(how=how, seconds=seconds):
-                self._group.start_soon(self._spoil_model, how, seconds)
-
-    async def _say(self, who: str, number: int, wish: str) -> None:
-        text = f"m{number} {wish}, please. My secret is secret-{who}-{number}."
-        self._residents[who].wants(text)
-        await self._residents[who].say(text, f"{who}-m{number}")
-
-    async def _execute(self, asked: actions.Execute) -> None:
-        label = f"x{asked.number}"
-        who = self._residents[asked.who]
-        who.wants(f"{asked.skill} {label}, mode {asked.mode}")
-        async with anyio.create_task_group() as group:
-            for _ in range(asked.repeats):
-                group.start_soon(who.execute, label, asked.skill, asked.mode)
-            if asked.cancel_after is not None:
-                group.start_soon(self._cancel, who, label, asked.cancel_after)
-            await who.execute(label, asked.skill, asked.mode)
-
-    async def _cancel(self, who: Resident, label: str, after: float) -> None:
-        await anyio.sleep(after)
-        who.wants(f"to cancel {label}")
-        payload = f"<cancel xmlns='urn:fluux:agent:0#task' request='{label}'/>"
-        await who.iq("set", payload, f"cancel-{label}")
-
-    async def _schedule(self, who: str, number: int, when: str) -> None:
-        text = f"/schedule add {when}: remember s{number}"
-        self._residents[who].wants(text)
-        await self._residents[who].say(text, f"{who}-s{number}")
-
-    async def _away(self, who: str, seconds: float) -> None:
-        await self._residents[who].go()
-        await anyio.sleep(seconds)
-        self._residents[who].come()
-
-    def _kill(self, steps: int, seconds: float) -> None:
-        if self._armed is not None:
-            self._armed.remove()
-            self._armed = None
-        if not self._kit.process.is_alive:
-            return
-
-        def strike() -> None:
-            if self._kit.process.is_alive:
-                self.kills += 1
-                self.history.fault("kill", f"{seconds:.0f} s until the next start")
-                self._pause_s = seconds
-                self._kit.strike()
-
-        self._armed = StepCounter(self._kit.process, steps, strike)
-
-    async def _cut(self, seconds: float) -> None:
-        self.history.fault("cut", f"for {seconds:.3f} s")
-        self._xmpp.is_up = False
-        self._xmpp.disconnect(AGENT)
-        await anyio.sleep(seconds)
-        self._xmpp.is_up = True
-
-    async def _break_disk(self, seconds: float, how: str) -> None:
-        self.history.fault("full" if how == "full" else "error", f"disk, for {seconds:.0f} s")
-        self._disk.fails = how  # type: ignore[assignment]
-        self._disk.broken_since_start = True
-        await anyio.sleep(seconds)
-        self._disk.fails = ""
-        self.history.fault("healthy", "disk")
-
-    async def _spoil_model(self, how: str, seconds: float) -> None:
-        self.history.fault("error", f"model is {how} for {seconds:.0f} s")
-        self._talker.state = how
-        await anyio.sleep(seconds)
-        self._talker.state = ""
-
-    def _heal(self) -> None:
-        self._disk.fails = ""
-        self._xmpp.is_up = True
-        self._talker.state = ""
+                await self.kit.buried()
+            self.kit.process.is_alive = False
+            await anyio.sleep(self.pause_s)
+            self.pause_s = 0.0
+            self.disk.broken_since_start = bool(self.disk.fails)
 
 
 def _is_of_disk(error: BaseException) -> bool:
@@ -273,12 +175,9 @@ def _is_of_disk(error: BaseException) -> bool:
     return isinstance(error, StorageError | OSError)
 
 
-def _leaves(error: BaseException) -> Any:
-    if isinstance(error, BaseExceptionGroup):
-        for one in error.exceptions:
-            yield from _leaves(one)
-    else:
-        yield error
+def kinds() -> list[tuple[int, Draw]]:
+    """Return how often each kind of action happens."""
+    return [(weight, draw) for area in AREAS for draw, weight in area.draws.items()]
 
 
 def play(life: Life, directory: Path) -> tuple[World, Violation | None]:
@@ -294,6 +193,8 @@ def play(life: Life, directory: Path) -> tuple[World, Violation | None]:
             await world.play()
         except Violation as violation:
             return violation
+        except Exception as error:
+            return Violation(f"the service or the simulation has ended: {error!r}")
         return None
 
     backend = {"clock": MockClock(autojump_threshold=0)}

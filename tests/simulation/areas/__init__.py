@@ -1,0 +1,15 @@
+"""The parts of a life, a file for each: what happens, who does it, and what must hold.
+
+A new part is a file with a class derived from `Area`, and a name in `AREAS`.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from tests.simulation.area import Area
+from tests.simulation.areas.chat import Chat
+from tests.simulation.areas.faults import Faults
+from tests.simulation.areas.schedules import Schedules
+from tests.simulation.areas.work import Work
+
+AREAS: Final[Sequence[type[Area]]] = (Chat, Work, Schedules, Faults)

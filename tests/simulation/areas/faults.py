@@ -1,0 +1,159 @@
+"""Faults of the process, the disk, the connection, the clock, the model, and absent people."""
+
+from random import Random
+from typing import Any, ClassVar, Literal
+
+import anyio
+
+from tests.kit.process import StepCounter
+from tests.simulation.area import Area
+from tests.simulation.life import CALLERS, PEOPLE, Action
+
+
+class Away(Action, frozen=True, kw_only=True):
+    """A person or a program disconnects, and comes back later."""
+
+    who: str
+    seconds: float
+
+
+class Kill(Action, frozen=True, kw_only=True):
+    """The process is killed after so many steps of its event loop, and started again later."""
+
+    steps: int
+    seconds: float
+
+
+class Stop(Action, frozen=True, kw_only=True):
+    """An operator restarts the service."""
+
+
+class Cut(Action, frozen=True, kw_only=True):
+    """The connection to the server breaks, and can be made again later."""
+
+    seconds: float
+
+
+class DiskFails(Action, frozen=True, kw_only=True):
+    """Every write fails for some time."""
+
+    seconds: float
+    how: Literal["full", "error"]
+
+
+class Jump(Action, frozen=True, kw_only=True):
+    """The wall clock jumps."""
+
+    seconds: float
+
+
+class ModelFails(Action, frozen=True, kw_only=True):
+    """The model is slow, does not answer, fails, or lies for some time."""
+
+    how: Literal["slow", "silent", "failing", "lying"]
+    seconds: float
+
+
+def _away(chance: Random, at: float, number: int) -> Away:
+    who = chance.choice((*PEOPLE, *CALLERS))
+    seconds = chance.choice((1.0, 60.0, 3600.0)) * chance.random()
+    return Away(at=at, number=number, who=who, seconds=seconds)
+
+
+def _kill(chance: Random, at: float, number: int) -> Kill:
+    steps = chance.randint(1, chance.choice((1, 10, 100, 1000, 3000)))
+    seconds = chance.choice((0.0, 0.0, 5.0, 600.0))
+    return Kill(at=at, number=number, steps=steps, seconds=seconds)
+
+
+def _stop(_chance: Random, at: float, number: int) -> Stop:
+    return Stop(at=at, number=number)
+
+
+def _cut(chance: Random, at: float, number: int) -> Cut:
+    return Cut(at=at, number=number, seconds=chance.choice((0.0, 1.0, 60.0)) * chance.random())
+
+
+def _disk(chance: Random, at: float, number: int) -> DiskFails:
+    how: Literal["full", "error"] = chance.choice(("full", "error"))
+    return DiskFails(at=at, number=number, seconds=60 * chance.random(), how=how)
+
+
+def _jump(chance: Random, at: float, number: int) -> Jump:
+    seconds = chance.choice((-1, 1)) * chance.choice((1.0, 100.0, 4000.0, 90_000.0))
+    return Jump(at=at, number=number, seconds=seconds)
+
+
+def _model(chance: Random, at: float, number: int) -> ModelFails:
+    how: Literal["slow", "silent", "failing", "lying"]
+    how = chance.choice(("slow", "silent", "failing", "lying"))
+    return ModelFails(at=at, number=number, how=how, seconds=120 * chance.random())
+
+
+class Faults(Area):
+    """Everything that fails."""
+
+    draws: ClassVar = {_away: 5, _kill: 13, _stop: 2, _cut: 4, _disk: 3, _jump: 2, _model: 3}
+    actions = (Away, Kill, Stop, Cut, DiskFails, Jump, ModelFails)
+    _armed: StepCounter | None = None
+
+    async def perform(self, action: Any) -> None:
+        """Let something fail."""
+        world = self.world
+        match action:
+            case Away(who=who, seconds=seconds):
+                await world.residents[who].go()
+                await anyio.sleep(seconds)
+                world.residents[who].come()
+            case Kill():
+                self._kill(action)
+            case Stop():
+                if world.kit.process.is_alive:
+                    world.history.fault("stop", "an operator restarts the service")
+                    world.kit.service.stop()
+            case Cut(seconds=seconds):
+                world.history.fault("cut", f"for {seconds:.3f} s")
+                world.xmpp.is_up = False
+                world.xmpp.disconnect(world.kit.agent)
+                await anyio.sleep(seconds)
+                world.xmpp.is_up = True
+            case DiskFails(seconds=seconds, how=how):
+                world.history.fault("full" if how == "full" else "error", f"disk, {seconds:.0f} s")
+                world.disk.fails, world.disk.broken_since_start = how, True
+                await anyio.sleep(seconds)
+                world.disk.fails = ""
+                world.history.fault("healthy", "disk")
+            case Jump(seconds=seconds):
+                world.history.fault("clock", f"jumps by {seconds:.0f} s")
+                world.system.jump_s += seconds
+            case ModelFails(how=how, seconds=seconds):
+                world.history.fault("error", f"the model is {how} for {seconds:.0f} s")
+                world.talker.state = how
+                await anyio.sleep(seconds)
+                world.talker.state = ""
+
+    def _kill(self, action: Kill) -> None:
+        world, process = self.world, self.world.kit.process
+        if self._armed is not None:
+            self._armed.remove()
+            self._armed = None
+
+        def strike() -> None:
+            if process.is_alive:
+                world.kills += 1
+                world.history.fault("kill", f"{action.seconds:.0f} s until the next start")
+                world.pause_s = action.seconds
+                world.kit.strike()
+
+        if process.is_alive:
+            self._armed = StepCounter(process, action.steps, strike)
+
+    def heal(self) -> None:
+        """End all faults."""
+        if self._armed is not None:
+            self._armed.remove()
+        self.world.disk.fails = ""
+        self.world.xmpp.is_up = True
+        self.world.talker.state = ""
+        for one in self.world.residents.values():
+            one.come()

@@ -1,0 +1,66 @@
+"""A life: what happens from outside, as data that a seed draws.
+
+A life can be written down, shortened, and played again.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Final, Literal
+
+import msgspec
+
+DAY_S: Final = 86_400.0
+PEOPLE: Final = ("juliet", "romeo", "nurse", "tybalt")
+CALLERS: Final = ("bot", "desk")
+
+Reaction = Literal["approve", "deny", "ignore", "late", "twice", "other"]
+"""What somebody does about a question: answer it, do not, answer after it has expired, answer it
+twice, or let somebody else try to answer it first.
+"""
+REACTIONS: Final[tuple[Reaction, ...]] = (
+    *("approve", "approve", "approve", "deny", "ignore", "late", "twice", "other"),
+)
+
+
+class Action(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Something that happens.
+
+    Attributes:
+        at: when, in seconds since the beginning.
+        number: is in no other action of the life.
+    """
+
+    at: float
+    number: int
+
+
+class Life(msgspec.Struct, frozen=True):
+    """A life. `seed` decides in which order the tasks of the event loop run, and all random numbers
+    of the service.
+    """
+
+    seed: int
+    days: float
+    actions: tuple[Action, ...]
+
+
+Draw = Callable[[Random, float, int], Action]
+"""Draws an action, at a time and with a number."""
+
+
+def draw(seed: int, days: float, kinds: list[tuple[int, Draw]]) -> Life:
+    """Draw a life from kinds of actions and how often they happen.
+
+    Most days are quiet; on others much happens within an hour, and faults with it.
+    """
+    chance = Random(f"life {seed}")
+    weights, draws = [weight for weight, _ in kinds], [one for _, one in kinds]
+    made: list[Action] = []
+    at = 60.0
+    while at < days * DAY_S:
+        for _ in range(chance.randint(1, 12)):
+            (one,) = chance.choices(draws, weights)
+            made.append(one(chance, at, len(made) + 1))
+            at += chance.choice((0.0, 0.01, 0.3, 2.0, 20.0, 300.0)) * chance.random()
+        at += chance.choice((600.0, 3600.0, 6 * 3600.0, 4 * DAY_S)) * chance.random()
+    return Life(seed, days, tuple(one for one in made if one.at < days * DAY_S))
