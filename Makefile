@@ -16,6 +16,8 @@
 # make package-tests  installs, upgrades and removes each package, in a new Debian, and follows the
 #              tutorials and guides in one that systemd has booted
 # make mutants 300 small faults in the code, each of which a test must notice; M=component/x.py
+# make simulate  lives of the service with faults, under a simulated clock; SEED=7 replays one and shows
+#              what has happened, MINUTES=60 tries new seeds for an hour
 # make crash   only instances that fail at random points; CRASH_POINTS=1000 for as many as thorough has
 # make federation  agents on three domains, which are killed and cut off from each other;
 #              T=tests/federation/scenarios.py::test_… runs one scenario
@@ -30,7 +32,7 @@ WORKERS ?= 4
 # Thousands of processes import the project in a run: without compiled files each compiles it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test packages package-tests thorough crash federation hostile mutants bench check servers reference docs pictures clients format clean
+.PHONY: run test packages package-tests thorough crash federation hostile mutants simulate bench check servers reference docs pictures clients format clean
 
 run: $(STAMP)
 	@$(BIN)/xmpp-agent demo $(if $(ONCE),--once) $(if $(XML),--xml)
@@ -101,6 +103,9 @@ package-tests: $(STAMP) servers
 
 mutants: $(STAMP) servers
 	$(BIN)/python -m tests.mutants $(M)
+
+simulate: $(STAMP)
+	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES))
 
 crash: export THOROUGH = 1
 crash: $(STAMP) servers

@@ -60,6 +60,7 @@ class World:
     Attributes:
         history: what has happened.
         kills: how many times the process was killed.
+        days: how many days were simulated.
         chance: random numbers for what is outside of the service.
         group: runs what goes on beside the service.
         system: the clocks and the random numbers of the service.
@@ -91,6 +92,7 @@ class World:
         self.residents: dict[str, Resident] = {}
         self.reactions: dict[str, Reaction] = {}
         self.kills = 0
+        self.days = 0.0
         self.pause_s = 0.0
         self._areas = [area(self) for area in areas]
         self._performs = {kind: area.perform for area in self._areas for kind in area.actions}
@@ -116,6 +118,7 @@ class World:
                     raise self.rules.violation from None
                 raise
             finally:
+                self.days = self.history.now() / DAY_S
                 system.use(outside)
 
     async def _live(self) -> None:

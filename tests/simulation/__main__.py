@@ -1,0 +1,134 @@
+"""Simulates lives of the service: `python -m tests.simulation --help`."""
+
+import argparse
+import logging
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import structlog
+from msgspec.structs import replace
+
+from tests.simulation.history import line
+from tests.simulation.life import Life, draw
+from tests.simulation.rules import Violation
+from tests.simulation.world import World, kinds, play
+
+DAYS: Final = 20.0
+"""Days of a life, unless somebody says otherwise."""
+_SHRINK_S: Final = 300.0
+"""Seconds for which a life is shortened."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Simulate lives; return 1 if one has violated a rule."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.simulation",
+        description="Simulate lives of the service, each drawn from a seed.",
+        epilog="examples: --seed 7 replays one life and shows its history;"
+        " --minutes 60 tries new seeds for an hour",
+    )
+    parser.add_argument("--seed", type=int, help="replay this life, and show what has happened")
+    parser.add_argument("--from", type=int, default=1, dest="first", help="the first seed")
+    parser.add_argument("--lives", type=int, default=10, help="how many lives")
+    parser.add_argument("--minutes", type=float, help="how long new lives are begun, instead")
+    parser.add_argument("--days", type=float, default=DAYS, help="simulated days of a life")
+    parser.add_argument("--log", action="store_true", help="show the log of the service, too")
+    options = parser.parse_args(words)
+    if not options.log:
+        silent = structlog.make_filtering_bound_logger(logging.CRITICAL)
+        structlog.configure(wrapper_class=silent)
+    with tempfile.TemporaryDirectory(prefix="simulation-") as directory:
+        place = Path(directory) / "life"
+        if options.seed is not None:
+            return _replay(draw(options.seed, options.days, kinds()), place)
+        until = None if options.minutes is None else time.monotonic() + 60 * options.minutes
+        return _many(options, place, until)
+
+
+def _replay(life: Life, place: Path) -> int:
+    world, violation = play(life, place)
+    for entry in world.history.entries:
+        print(line(entry))
+    if violation is None:
+        print(f"seed {life.seed}: {life.days:g} days, {world.kills} kills, no rule was violated")
+        return 0
+    print(f"seed {life.seed} violates a rule: {violation}")
+    _show_short(life, place)
+    return 1
+
+
+def _many(options: argparse.Namespace, place: Path, until: float | None) -> int:
+    began, days, kills, failed = time.monotonic(), 0.0, 0, []
+    seed = options.first
+    while seed < options.first + options.lives if until is None else time.monotonic() < until:
+        world, violation = play(draw(seed, options.days, kinds()), place)
+        days, kills = days + world.days, kills + world.kills
+        if violation is not None:
+            failed.append(seed)
+            print(f"seed {seed} violates a rule: {violation}", flush=True)
+            print(f"    make simulate SEED={seed}", flush=True)
+        seed += 1
+    spent = time.monotonic() - began
+    print(f"{days:.0f} simulated days and {kills} kills in {spent:.0f} s; seeds that fail: {failed}")
+    return 1 if failed else 0
+
+
+def _show_short(life: Life, place: Path) -> None:
+    def fails(shorter: Life) -> tuple[World, Violation] | None:
+        world, found = play(shorter, place)
+        return None if found is None else (world, found)
+
+    print("making it shorter…", flush=True)
+    until = time.monotonic() + _SHRINK_S
+    short = shrink(life, lambda one: fails(one) is not None, until)
+    if len(short.actions) == len(life.actions):
+        return
+    result = fails(short)
+    assert result is not None, "it has failed just now"
+    world, found = result
+    print(f"{len(short.actions)} of {len(life.actions)} actions suffice:\n")
+    for entry in world.history.entries:
+        print(line(entry))
+    print(f"\n{found}")
+
+
+def shrink(life: Life, fails: Callable[[Life], bool], until: float) -> Life:
+    """Return a life with fewer actions that fails, too: the shortest that is found until then.
+
+    First a beginning of the life is tried, then smaller and smaller parts are left out.
+    """
+    best = life
+    size = len(best.actions)
+    while size > 1 and time.monotonic() < until:  # where it has failed is not known: halve it
+        size //= 2
+        shorter = replace(best, actions=best.actions[: len(best.actions) - size])
+        shorter = replace(shorter, days=_days(shorter, best.days))
+        if shorter.actions and fails(shorter):
+            best, size = shorter, min(2 * size, len(shorter.actions))
+    size = max(1, len(best.actions) // 2)
+    while time.monotonic() < until:
+        number, found = 0, False
+        while number < len(best.actions) and time.monotonic() < until:
+            left = best.actions[:number] + best.actions[number + size :]
+            shorter = replace(best, actions=left)
+            if left and fails(shorter):
+                best, found = shorter, True
+            else:
+                number += size
+        if size == 1 and not found:
+            break
+        size = max(1, size // 2)
+    return best
+
+
+def _days(life: Life, most: float) -> float:
+    last = life.actions[-1].at if life.actions else 0.0
+    return min(most, last / 86_400 + 0.1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
