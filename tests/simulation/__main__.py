@@ -73,7 +73,9 @@ def _many(options: argparse.Namespace, place: Path, until: float | None) -> int:
             print(f"    make simulate SEED={seed}", flush=True)
         seed += 1
     spent = time.monotonic() - began
-    print(f"{days:.0f} simulated days and {kills} kills in {spent:.0f} s; seeds that fail: {failed}")
+    print(
+        f"{days:.0f} simulated days and {kills} kills in {spent:.0f} s; seeds that fail: {failed}"
+    )
     return 1 if failed else 0
 
 

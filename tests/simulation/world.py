@@ -158,7 +158,8 @@ class World:
                 await self.kit.run()
             except Exception as error:
                 if self.kit.process.is_alive:
-                    self.history.fault("crash", repr(error))
+                    about = repr(error).replace(str(self._directory), "")
+                    self.history.fault("crash", about)
                     if not (self.disk.broken_since_start and _is_of_disk(error)):
                         raise
                     self.pause_s = CRASHED_S
