@@ -197,7 +197,7 @@ def play(life: Life, directory: Path) -> tuple[World, Violation | None]:
             await world.play()
         except Violation as violation:
             return violation
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever ends a life is a finding
             return Violation(f"the service or the simulation has ended: {error!r}")
         return None
 

@@ -14,7 +14,7 @@ from tests.simulation.area import Area
 from tests.simulation.history import Effect, Entry, Fault, Stanza, Wish
 from tests.simulation.life import CALLERS, REACTIONS, Action, Reaction
 from tests.simulation.people import Resident
-from tests.simulation.rules import CONFIRM, EXECUTE, LABEL, TASK, Rule, Violation
+from tests.simulation.rules import CONFIRM, EXECUTE, TASK, Rule, Violation
 from tests.simulation.skills import make_skills
 
 _PATIENCE_S: Final = 60.0
@@ -131,9 +131,9 @@ class Effects(Rule):
         if isinstance(entry, Effect):
             self._check(entry)
         elif isinstance(entry, Wish):
-            skill, label = (entry.text.replace(",", "").split() + ["", ""])[:2]
-            if skill == "again":
-                self._again.add(label)
+            words = entry.text.replace(",", "").split()
+            if words[0] == "again":
+                self._again.add(words[1])
         elif isinstance(entry, Stanza) and stanza is not None and entry.way == "received":
             for result in stanza.iter(f"{EXECUTE}result"):
                 self._check_result(" ".join(result.itertext()))
