@@ -17,7 +17,7 @@ from component.models.protocol import ModelRequest
 from component.skills import skill
 from tests.component.features.installed_skills.world import install
 from tests.kit import AGENT, Kit, Peer, Script, anyio_backend, service
-from tests.kit.service import _made
+from tests.kit.service import make_settings_of
 from tests.logs import restored_logs
 from tests.servers.talk import execute
 from xep.binding import encode
@@ -105,7 +105,7 @@ async def test_the_admins_own_the_announcements_and_former_admins_do_not(
         assert await owners(romeo) == ["forbidden"]
         if restarted:
             await kit.stop()
-            kit.settings = _made(tmp_path, after, None)
+            kit.settings = make_settings_of(tmp_path, after, None)
             await kit.start()
         else:
             await kit.reload(after)

@@ -24,7 +24,7 @@ from component.config import Settings
 from component.config.llm import ModelChoice
 from component.kernel.kernel import Kernel, Reloaded
 from component.models.protocol import Model
-from component.skills import Skill, declare
+from component.skills import Skill, declare, schema
 from tests.kit.model import Script
 from tests.kit.process import Process, StepCounter
 from tests.kit.system import SimulatedSystem
@@ -36,7 +36,7 @@ AGENT: Final = "agent.capulet.example"
 _SECRET: Final = "secret"
 
 
-_read_signature: Final = declare.signature_of
+_read_signature: Final = schema.signature_of
 
 
 _signatures: Final[dict[tuple[object, str], Any]] = {}
@@ -51,7 +51,7 @@ def _signature_of(function: Any, docs: Mapping[str, str]) -> Any:
     return _signatures[key]
 
 
-declare.signature_of = _signature_of
+declare.signature_of = _signature_of  # type: ignore[attr-defined] - it is imported there
 
 
 class Kit:

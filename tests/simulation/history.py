@@ -38,11 +38,14 @@ class Prompt(msgspec.Struct, frozen=True, tag=True):
     text: str
 
 
+FaultKind = Literal["kill", "stop", "start", "crash", "cut", "full", "healthy", "clock", "error"]
+
+
 class Fault(msgspec.Struct, frozen=True, tag=True):
     """A fault, or the end of one."""
 
     at: float
-    kind: Literal["kill", "stop", "start", "crash", "cut", "full", "healthy", "clock", "error"]
+    kind: FaultKind
     about: str = ""
 
 
@@ -75,9 +78,9 @@ class History:
         for observer in self.observers:
             observer(entry)
 
-    def fault(self, kind: str, about: str = "") -> None:
+    def fault(self, kind: FaultKind, about: str = "") -> None:
         """Add a fault."""
-        self.add(Fault(self.now(), kind, about))  # type: ignore[arg-type] - callers use literals
+        self.add(Fault(self.now(), kind, about))
 
     def text(self, last: int = 0) -> str:
         """Return the entries as lines that a person reads; with `last`, only so many."""
