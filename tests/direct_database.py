@@ -3,6 +3,8 @@
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any, TypeVar
 
+import anyio
+
 from component.store import Storage
 from component.store.database import Database
 from tests.memory_database import memory_database
@@ -14,6 +16,12 @@ def expect(database: Any, sql: str, parameters: Any) -> bool:
     """`Database.expect` of a double on SQLite: the answer is known at once."""
     found = database.execute(sql, parameters)
     return found.fetchone() is not None if sql.startswith("SELECT") else found.rowcount > 0
+
+
+async def rest(woken: anyio.Event, seconds: float, look_s: float, _skew_ms: int) -> None:
+    """`Storage.rest` of a double that others may change at any time."""
+    with anyio.move_on_after(min(seconds, look_s)):
+        await woken.wait()
 
 
 class DirectDatabase:
@@ -45,6 +53,9 @@ class DirectDatabase:
 
     # As `component.store.Storage`.
 
+    is_shared = False
+    rest = staticmethod(rest)
+    poll_s = Storage.poll_s
     select = Storage.select
     change = Storage.change
 

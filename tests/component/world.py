@@ -138,6 +138,9 @@ class Later:
         assert self.opened is not None, "what was to be answered at once turned to the database"
         return self.opened
 
+    async def rest(self, woken: anyio.Event, seconds: float, look_s: float, skew_ms: int) -> None:
+        await self._storage.rest(woken, seconds, look_s, skew_ms)
+
     @property
     def place(self) -> str | None:
         return self._storage.place

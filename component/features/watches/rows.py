@@ -286,7 +286,10 @@ class RetryingStorage:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self.poll_s = storage.poll_s
+
+    def poll_s(self, seconds: float) -> float:
+        """See `Storage.poll_s`."""
+        return self._storage.poll_s(seconds)
 
     async def read(self, op: Callable[[Database], T]) -> T:
         """Return what an operation reads."""

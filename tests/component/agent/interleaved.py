@@ -33,6 +33,7 @@ from component.store.errors import StorageError
 from component.store.sqlite import SQLite
 from component.store.writes import Queued, read_once
 from tests.component.agent.world import Suspicious, World
+from tests.direct_database import rest
 from xep.jid import JID
 
 T = TypeVar("T")
@@ -53,6 +54,9 @@ class PacedStorage:
     """A database in the event loop. `refuses` is how many operations it refuses next; `notify`
     tells who listens that another instance has changed something.
     """
+
+    is_shared = True
+    rest = staticmethod(rest)
 
     def __init__(self, database: SQLite, pace: Pace) -> None:
         self._database = database

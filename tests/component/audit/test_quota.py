@@ -7,6 +7,9 @@ import pytest
 
 from component.audit.protocol import AuditEvent
 from component.audit.quota import Quota
+from tests.kit.loop import anyio_backend
+
+__all__ = ["anyio_backend"]
 
 
 class Clock:
@@ -37,6 +40,7 @@ def test_events_beyond_the_limit_are_counted_by_what_they_are() -> None:
     assert quota.summaries() == []
 
 
+@pytest.mark.anyio
 async def test_a_new_minute_begins_after_the_summaries() -> None:
     quota = Quota(1, anyio.current_time)
     quota.admits(event())
@@ -48,6 +52,7 @@ async def test_a_new_minute_begins_after_the_summaries() -> None:
     assert quota.admits(event())
 
 
+@pytest.mark.anyio
 async def test_no_minute_ends_without_events() -> None:
     quota = Quota(1, anyio.current_time)
     quota.admits(event())

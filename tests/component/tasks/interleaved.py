@@ -33,7 +33,7 @@ from component.tasks.service import TaskService
 from tests.component.tasks.interleaved_skills import Stage
 from tests.component.tasks.ledger import NOON
 from tests.component.tasks.world import Ear, World, living
-from tests.direct_database import expect
+from tests.direct_database import expect, rest
 
 T = TypeVar("T")
 
@@ -129,6 +129,9 @@ class Bus:
 
 class PacedStorage:
     """The database as one instance has it. `refuses` is how many operations it refuses next."""
+
+    is_shared = True
+    rest = staticmethod(rest)
 
     def __init__(self, database: SQLite, bus: Bus, pace: Pace, place: str) -> None:
         self._database = database

@@ -20,6 +20,7 @@ from component.store.schema import transaction
 from component.store.storage import Storage
 from tests.component.store.clocks import Machine
 from tests.component.tasks.ledger import InMemory
+from tests.direct_database import rest
 from tests.memory_database import memory_database
 from xep.jid import JID
 from xep.stanza_error import StanzaError
@@ -36,6 +37,9 @@ class Killed(BaseException):
 
 class MemoryStorage:
     """SQLite in memory without threads: a year takes seconds. Implements `Storage`."""
+
+    is_shared = False
+    rest = staticmethod(rest)
 
     def __init__(self, machine: Machine) -> None:
         self._connection = memory_database()
