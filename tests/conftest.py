@@ -42,6 +42,7 @@ from tests.servers.postgres import (
     postgres_url,
     storage,
 )
+from tests.simulation import report
 
 # pytest finds fixtures and hooks by their names in here.
 __all__ = [
@@ -108,7 +109,8 @@ def pytest_report_header() -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show how to run each failed test alone."""
+    """Show how much was simulated, and how to run each failed test alone."""
+    report.summarize(terminalreporter)
     failed = [*terminalreporter.getreports("failed"), *terminalreporter.getreports("error")]
     if failed:
         terminalreporter.section("run one of these again with")

@@ -14,7 +14,7 @@ __all__ = ["anyio_backend"]
 pytestmark = pytest.mark.anyio
 
 HOUR_S: Final = 3600.0
-MOST: Final = 2_600
+MOST: Final = 2_750
 """Task steps in an hour. Of these, 1,440 look for changed documents, and most others keep the
 connection alive and look whether the clock was set.
 """
