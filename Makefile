@@ -105,7 +105,7 @@ mutants: $(STAMP) servers
 	$(BIN)/python -m tests.mutants $(M)
 
 simulate: $(STAMP)
-	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES))
+	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(LIFE),--life $(LIFE)) $(if $(MINUTES),--minutes $(MINUTES))
 
 crash: export THOROUGH = 1
 crash: $(STAMP) servers

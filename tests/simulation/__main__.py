@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from tests.simulation.history import line
 from tests.simulation.life import Life, draw
 from tests.simulation.rules import Violation
-from tests.simulation.world import World, kinds, play
+from tests.simulation.world import World, kinds, play, read_life, write_life
 
 DAYS: Final = 20.0
 """Days of a life, unless somebody says otherwise."""
@@ -32,6 +32,8 @@ def main(words: Sequence[str]) -> int:
         " --minutes 60 tries new seeds for an hour",
     )
     parser.add_argument("--seed", type=int, help="replay this life, and show what has happened")
+    parser.add_argument("--life", type=Path, help="replay a life that was written to this file")
+    parser.add_argument("--write", type=Path, help="write the shortened life to this file")
     parser.add_argument("--from", type=int, default=1, dest="first", help="the first seed")
     parser.add_argument("--lives", type=int, default=10, help="how many lives")
     parser.add_argument("--minutes", type=float, help="how long new lives are begun, instead")
@@ -44,12 +46,14 @@ def main(words: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="simulation-") as directory:
         place = Path(directory) / "life"
         if options.seed is not None:
-            return _replay(draw(options.seed, options.days, kinds()), place)
+            return _replay(draw(options.seed, options.days, kinds()), place, options.write)
+        if options.life is not None:
+            return _replay(read_life(options.life), place, options.write)
         until = None if options.minutes is None else time.monotonic() + 60 * options.minutes
         return _many(options, place, until)
 
 
-def _replay(life: Life, place: Path) -> int:
+def _replay(life: Life, place: Path, file: Path | None) -> int:
     world, violation = play(life, place)
     for entry in world.history.entries:
         print(line(entry))
@@ -57,7 +61,7 @@ def _replay(life: Life, place: Path) -> int:
         print(f"seed {life.seed}: {life.days:g} days, {world.kills} kills, no rule was violated")
         return 0
     print(f"seed {life.seed} violates a rule: {violation}")
-    _show_short(life, place)
+    _show_short(life, place, file)
     return 1
 
 
@@ -79,7 +83,7 @@ def _many(options: argparse.Namespace, place: Path, until: float | None) -> int:
     return 1 if failed else 0
 
 
-def _show_short(life: Life, place: Path) -> None:
+def _show_short(life: Life, place: Path, file: Path | None) -> None:
     def fails(shorter: Life) -> tuple[World, Violation] | None:
         world, found = play(shorter, place)
         return None if found is None else (world, found)
@@ -87,6 +91,8 @@ def _show_short(life: Life, place: Path) -> None:
     print("making it shorter…", flush=True)
     until = time.monotonic() + _SHRINK_S
     short = shrink(life, lambda one: fails(one) is not None, until)
+    if file is not None:
+        write_life(short, file)
     if len(short.actions) == len(life.actions):
         return
     result = fails(short)

@@ -8,24 +8,29 @@ import pytest
 
 from tests.simulation.life import draw
 from tests.simulation.report import SIMULATED
-from tests.simulation.world import kinds, play
+from tests.simulation.world import kinds, play, read_life
 
 DAYS: Final = 20.0
 LIVES: Final = 17
 """Together over a year, and over 300 kills."""
-FOUND: Final = Path(__file__).with_name("seeds.txt")
-"""Seeds that have found faults, a line for each, with what it was."""
+FOUND: Final = Path(__file__).with_name("found")
+"""Short lives that have found faults."""
 
 
-def found() -> list[int]:
-    """Return the seeds that have found faults."""
-    return [int(line.split()[0]) for line in FOUND.read_text().splitlines() if line.strip()]
-
-
-@pytest.mark.parametrize("seed", [*range(1, 1 + LIVES), *found()])
+@pytest.mark.parametrize("seed", range(1, 1 + LIVES))
 def test_a_life_violates_no_rule(
     seed: int, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     world, violation = play(draw(seed, DAYS, kinds()), tmp_path / "life")
     record_property(SIMULATED, (world.days, world.kills))
     assert violation is None, f"{violation}; make simulate SEED={seed} replays it"
+
+
+@pytest.mark.parametrize("name", sorted(one.stem for one in FOUND.glob("*.json")))
+def test_a_life_that_has_found_a_fault_violates_no_rule(
+    name: str, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    file = FOUND / f"{name}.json"
+    world, violation = play(read_life(file), tmp_path / "life")
+    record_property(SIMULATED, (world.days, world.kills))
+    assert violation is None, f"{violation}; make simulate LIFE={file} replays it"

@@ -2,11 +2,14 @@
 
 import shutil
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 import anyio
+import msgspec
 import trio
 from anyio.abc import TaskGroup
 from trio._core import _run as scheduler
@@ -182,6 +185,21 @@ def _is_of_disk(error: BaseException) -> bool:
 def kinds() -> list[tuple[int, Draw]]:
     """Return how often each kind of action happens."""
     return [(weight, draw) for area in AREAS for draw, weight in area.draws.items()]
+
+
+def read_life(file: Path) -> Life:
+    """Return a life that `write_life` has written. Raises OSError, msgspec.ValidationError."""
+    action: Any = reduce(or_, (kind for area in AREAS for kind in area.actions))
+    made: type[Any] = msgspec.defstruct(
+        "WrittenLife", [("seed", int), ("days", float), ("actions", tuple[action, ...])]
+    )
+    found = msgspec.json.decode(file.read_bytes(), type=made)
+    return Life(found.seed, found.days, found.actions)
+
+
+def write_life(life: Life, file: Path) -> None:
+    """Write a life, so that it can be played again whatever else is drawn from its seed by then."""
+    file.write_bytes(msgspec.json.format(msgspec.json.encode(life)) + b"\n")
 
 
 def play(life: Life, directory: Path) -> tuple[World, Violation | None]:
