@@ -62,8 +62,12 @@ class Rules:
                 rule.saw(entry, stanza)
         except Violation as violation:
             # The code that has added the entry may be that of the service, which handles errors.
-            self.violation = self.violation or violation
-            self._violated.set()
+            self.fail(violation)
+
+    def fail(self, violation: Violation) -> None:
+        """End the life soon, because of this violation."""
+        self.violation = self.violation or violation
+        self._violated.set()
 
     def at_rest(self, kit: Any) -> None:
         """Check what must hold after a time without faults. Raises Violation."""

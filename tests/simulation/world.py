@@ -1,7 +1,7 @@
 """Plays a life: runs the service, its surroundings, and what happens to both."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -53,8 +53,32 @@ _LOOKS: Final[Sequence[tuple[Any, str]]] = (
 _LOOK_S: Final = 600.0
 CRASHED_S: Final = 5.0
 """Seconds after which a service manager starts a service that has failed."""
+_MOST_STEPS: Final = 50_000
+"""Task steps within one moment."""
 QUIET_S: Final = 2 * DAY_S
 """Seconds without faults at the end, after which nothing may be open."""
+
+
+class StandstillDetector(trio.abc.Instrument):
+    """Looks whether tasks run and run, and no time passes.
+
+    Args:
+        now: returns the simulated seconds.
+        found: is called with the name of a task that runs.
+    """
+
+    def __init__(self, now: Callable[[], float], found: Callable[[str], None]) -> None:
+        self._now, self._found = now, found
+        self._steps = 0
+        self._last = -1.0
+
+    def before_task_step(self, task: Any) -> None:
+        """See `trio.abc.Instrument`."""
+        self._steps += 1
+        if self._steps % _MOST_STEPS == 0:
+            if self._now() == self._last:
+                self._found(task.name)
+            self._last = self._now()
 
 
 class World:
@@ -110,6 +134,7 @@ class World:
         system.use(self.system)
         for module, name in _LOOKS:
             setattr(module, name, _LOOK_S)
+        trio.lowlevel.add_instrument(StandstillDetector(self.history.now, self._stands_still))
         with simulated_disk() as self.disk:
             try:
                 async with anyio.create_task_group() as self.group:
@@ -123,6 +148,9 @@ class World:
             finally:
                 self.days = self.history.now() / DAY_S
                 system.use(outside)
+
+    def _stands_still(self, task: str) -> None:
+        self.rules.fail(Violation(f"no time passes any more, and {task} runs"))
 
     async def _live(self) -> None:
         self.xmpp = Xmpp(self.group)
