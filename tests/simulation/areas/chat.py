@@ -1,15 +1,22 @@
 """People who talk with the agent."""
 
 import re
+from collections.abc import Callable
 from random import Random
 from typing import Any, ClassVar, Final
 from xml.etree import ElementTree as ET
 
 from tests.simulation.area import Area
-from tests.simulation.history import Entry, Prompt, Stanza
+from tests.simulation.history import Entry, Fault, Prompt, Stanza
 from tests.simulation.life import PEOPLE, REACTIONS, Action, Reaction
 from tests.simulation.rules import LABEL, Rule, Violation
 
+_AROUND_S: Final = 70.0
+"""Seconds around an answer in which a fault may cause that it is sent again."""
+_ILL_S: Final = 1800.0
+"""Seconds after which what was wrong with the model has no consequences."""
+_ON_ITS_WAY_S: Final = 0.1
+"""Seconds within which a message is stored."""
 _SECRET: Final = re.compile(r"secret-([a-z]+)-\d+")
 
 
@@ -28,31 +35,71 @@ def _say(chance: Random, at: float, number: int) -> Say:
 
 
 class Replies(Rule):
-    """Every message of a person is answered, bounced or reported."""
+    """Every message of a person is answered, bounced or reported, unless it was lost on its way."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[str, str], str] = {}
+        self._open: dict[tuple[str, str], tuple[str, float]] = {}
+        self._ill_at = -_ILL_S
+        """When something was wrong with the model."""
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
+        if isinstance(entry, Fault):
+            self._fault(entry)
         if stanza is None or not stanza.tag.endswith("}message"):
             return
         assert isinstance(entry, Stanza)
         who, body = entry.session.partition("/")[0], stanza.findtext("{*}body", "")
         if entry.way == "sent":
             if body.startswith("m"):
-                self._open[who, body.partition(" ")[0]] = stanza.get("id", "")
+                self._open[who, body.partition(" ")[0]] = stanza.get("id", ""), entry.at
             return
         if stanza.get("type") == "error":
-            for key, id_ in list(self._open.items()):
-                if id_ == stanza.get("id"):
-                    del self._open[key]
+            self._forget(lambda _, id_, __: id_ == stanza.get("id"))
             return
         for label in LABEL.findall(body):
             self._open.pop((who, label), None)
+        if entry.at < self._ill_at + _ILL_S and body:
+            # An answer that says that there is none, or the answer of a model that lies.
+            self._forget(lambda one, _, __: one == who)
+
+    def _fault(self, fault: Fault) -> None:
+        if fault.about.startswith("the model"):
+            self._ill_at = fault.at
+        elif fault.kind in ("kill", "crash", "cut", "stop"):
+            self._forget(lambda _, __, at: at > fault.at - _ON_ITS_WAY_S)
+
+    def _forget(self, is_over: Callable[[str, str, float], bool]) -> None:
+        for (who, label), (id_, at) in list(self._open.items()):
+            if is_over(who, id_, at):
+                del self._open[who, label]
 
     def at_rest(self) -> None:
         if self._open:
             raise Violation(f"nobody has answered {list(self._open)}")
+
+
+class Once(Rule):
+    """A message is answered once; the same answer is sent again only after a fault."""
+
+    def __init__(self) -> None:
+        self._answers: dict[str, tuple[str, float]] = {}
+        self._faults: list[float] = []
+
+    def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
+        if isinstance(entry, Fault):
+            self._faults.append(entry.at)
+        if stanza is None or not isinstance(entry, Stanza) or entry.way != "received":
+            return
+        match = re.match(r"re (m\d+)\b", stanza.findtext("{*}body", ""))
+        if match is None or not stanza.tag.endswith("}message"):
+            return
+        label, id_ = match[1], stanza.get("id", "")
+        first, at = self._answers.get(label, (id_, entry.at))
+        if first != id_:
+            raise Violation(f"the message {label} was answered twice: {first} and {id_}")
+        if at < entry.at and not any(at - _AROUND_S < one < at + _AROUND_S for one in self._faults):
+            raise Violation(f"the answer to {label} was sent again, {entry.at - at:.0f} s later")
+        self._answers[label] = id_, entry.at
 
 
 class Privacy(Rule):
@@ -75,7 +122,7 @@ class Chat(Area):
 
     draws: ClassVar = {_say: 27}
     actions = (Say,)
-    rules = (Replies, Privacy)
+    rules = (Replies, Once, Privacy)
 
     async def perform(self, action: Any) -> None:
         """Write a message."""
