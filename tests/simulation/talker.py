@@ -1,13 +1,13 @@
 """The model of a simulated life: it does what a person asks for, unless it lies or is ill."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
 import anyio
 
-from component.models.messages import ToolCall
+from component.models.messages import ModelMessage, ToolCall
 from component.models.protocol import Completion, ModelRequest, ModelUnavailableError
 from tests.kit.model import Said, Script, call
 from tests.kit.process import current_process
@@ -16,6 +16,17 @@ from tests.simulation.history import History, Prompt
 _ASKED: Final = re.compile(r"\b(m\d+) (talk|note|work|pay|ask|lie)\b")
 _REMINDER: Final = re.compile(r"\bremember (s\d+)\b")
 _SILENT_S: Final = 1200.0
+
+
+def _recent(messages: Sequence[ModelMessage]) -> str:
+    """Return what was said since the last answer: the messages of a turn, or its request again."""
+    texts: list[str] = []
+    for one in reversed(messages):
+        if one.role == "assistant" and not one.tool_calls:
+            break
+        if one.role in ("user", "system"):
+            texts.insert(0, one.text)
+    return "\n".join(texts)
 
 
 class Talker:
@@ -53,7 +64,7 @@ class Talker:
     def _honest(self, request: ModelRequest) -> Said:
         last = request.messages[-1]
         mine = next((one for one in reversed(request.messages) if one.role == "user"), last)
-        reminder, asked = _REMINDER.findall(mine.text), _ASKED.findall(mine.text)
+        reminder, asked = _REMINDER.findall(mine.text), _ASKED.findall(_recent(request.messages))
         if reminder and not asked:
             return f"Time for {reminder[-1]}."
         if not asked:

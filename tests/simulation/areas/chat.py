@@ -15,6 +15,8 @@ _AROUND_S: Final = 70.0
 """Seconds around an answer in which a fault may cause that it is sent again."""
 _ILL_S: Final = 1800.0
 """Seconds after which what was wrong with the model has no consequences."""
+_AWAY_S: Final = 3600.0
+"""Seconds within which the answer to somebody who has gone may be lost."""
 _ON_ITS_WAY_S: Final = 0.1
 """Seconds within which a message is stored."""
 _SECRET: Final = re.compile(r"secret-([a-z]+)-\d+")
@@ -39,6 +41,7 @@ class Replies(Rule):
 
     def __init__(self) -> None:
         self._open: dict[tuple[str, str], tuple[str, float]] = {}
+        self._lies: set[tuple[str, str]] = set()
         self._ill_at = -_ILL_S
         """When something was wrong with the model."""
 
@@ -50,6 +53,8 @@ class Replies(Rule):
         assert isinstance(entry, Stanza)
         who, body = entry.session.partition("/")[0], stanza.findtext("{*}body", "")
         if entry.way == "sent":
+            if re.match(r"m\d+ lie\b", body):
+                self._lies.add((who, body.partition(" ")[0]))
             if body.startswith("m"):
                 self._open[who, body.partition(" ")[0]] = stanza.get("id", ""), entry.at
             return
@@ -58,13 +63,18 @@ class Replies(Rule):
             return
         for label in LABEL.findall(body):
             self._open.pop((who, label), None)
-        if entry.at < self._ill_at + _ILL_S and body:
+        if body:
             # An answer that says that there is none, or the answer of a model that lies.
-            self._forget(lambda one, _, __: one == who)
+            is_ill = entry.at < self._ill_at + _ILL_S
+            for key in [one for one in self._open if one[0] == who]:
+                if is_ill or key in self._lies:
+                    del self._open[key]
 
     def _fault(self, fault: Fault) -> None:
         if fault.about.startswith("the model"):
             self._ill_at = fault.at
+        elif fault.kind == "away":
+            self._forget(lambda one, _, at: one == fault.about and at > fault.at - _AWAY_S)
         elif fault.kind in ("kill", "crash", "cut", "stop"):
             self._forget(lambda _, __, at: at > fault.at - _ON_ITS_WAY_S)
 
@@ -79,10 +89,10 @@ class Replies(Rule):
 
 
 class Once(Rule):
-    """A message is answered once; the same answer is sent again only after a fault."""
+    """A message is sent once; the same one is sent again only after a fault."""
 
     def __init__(self) -> None:
-        self._answers: dict[str, tuple[str, float]] = {}
+        self._at: dict[tuple[str, str], float] = {}
         self._faults: list[float] = []
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
@@ -90,16 +100,15 @@ class Once(Rule):
             self._faults.append(entry.at)
         if stanza is None or not isinstance(entry, Stanza) or entry.way != "received":
             return
-        match = re.match(r"re (m\d+)\b", stanza.findtext("{*}body", ""))
-        if match is None or not stanza.tag.endswith("}message"):
+        id_ = stanza.get("id", "")
+        if not stanza.tag.endswith("}message") or stanza.get("type") == "error" or not id_:
             return
-        label, id_ = match[1], stanza.get("id", "")
-        first, at = self._answers.get(label, (id_, entry.at))
-        if first != id_:
-            raise Violation(f"the message {label} was answered twice: {first} and {id_}")
-        if at < entry.at and not any(at - _AROUND_S < one < at + _AROUND_S for one in self._faults):
-            raise Violation(f"the answer to {label} was sent again, {entry.at - at:.0f} s later")
-        self._answers[label] = id_, entry.at
+        at = self._at.get((entry.session, id_))
+        if at is not None and not any(
+            at - _AROUND_S < one < at + _AROUND_S for one in self._faults
+        ):
+            raise Violation(f"the message {id_} was sent again, {entry.at - at:.0f} s later")
+        self._at[entry.session, id_] = entry.at
 
 
 class Privacy(Rule):

@@ -1,0 +1,371 @@
+"""Faults that are put into the service on purpose, to see that the rules find them:
+`python -m tests.simulation.planted --help`.
+
+A fault that no life finds shows a rule that is missing or too weak, or a moment at which nothing
+ever fails.
+"""
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+ROOT: Final = Path(__file__).parents[2]
+_COPIED: Final = ("component",)
+_DAYS: Final = 6.0
+_SECONDS: Final = 600.0
+"""Seconds for which a fault is looked for."""
+_FIRST: Final = 1000
+_VIOLATES: Final = re.compile(r"^seed (\d+) violates a rule: (.*)$", re.MULTILINE)
+
+
+class Edit(msgspec.Struct, frozen=True):
+    """A replacement in a source file: `old` occurs once."""
+
+    file: str
+    old: str
+    new: str
+
+
+class Planted(msgspec.Struct, frozen=True):
+    """A fault: its name, what it breaks, and how it is put into the source."""
+
+    name: str
+    about: str
+    edits: tuple[Edit, ...]
+
+
+def _planted(name: str, about: str, *edits: tuple[str, str, str]) -> Planted:
+    return Planted(name, about, tuple(Edit(f"component/{file}", *texts) for file, *texts in edits))
+
+
+FAULTS: Final[Sequence[Planted]] = (
+    _planted(
+        "answer-before-commit",
+        "A repetition of a request is answered before the task is stored.",
+        (
+            "tasks/admission.py",
+            "        try:\n            row, accepted, begins = await self._store.commit(op)\n",
+            "        early = Accepted(\n"
+            '            task=task, state="accepted", retain_until=self._now(), poll_after=60\n'
+            "        )\n"
+            "        flight.land(early)\n"
+            "        await anyio.sleep(0.2)\n"
+            "        try:\n            row, accepted, begins = await self._store.commit(op)\n",
+        ),
+    ),
+    _planted(
+        "step-not-recorded",
+        "The end of a step is not stored, so that the next run does not know how it has ended.",
+        (
+            "tasks/run.py",
+            "            journal.end_step(tx, row, step.name, recorded)\n            if cancelled:",
+            "            if cancelled:",
+        ),
+    ),
+    _planted(
+        "step-begins-unrecorded",
+        "A step with effects begins without a record, so that it runs again after a kill.",
+        (
+            "tasks/run.py",
+            '            elif row.state != "cancelling":\n                journal.begin_step(tx, row, step)\n',
+            '            elif row.state != "cancelling":\n                pass\n',
+        ),
+        (
+            "tasks/run.py",
+            '        if step is not None and row.state == "running":\n'
+            "            journal.begin_step(tx, row, step)\n",
+            "",
+        ),
+    ),
+    _planted(
+        "event-not-marked",
+        "The end of a task and its questions are not marked as unsent, and a kill loses them.",
+        ("tasks/changes.py", "        row.unsent_revision = row.revision\n", "        pass\n"),
+    ),
+    _planted(
+        "digest-not-compared",
+        "A decision counts whatever digest it has.",
+        (
+            "tasks/questions.py",
+            "    if decision.hash is not None and decision.hash != about.hash:\n",
+            "    if False:\n",
+        ),
+    ),
+    _planted(
+        "anybody-decides",
+        "A decision of somebody who was not asked counts.",
+        (
+            "tasks/question_rows.py",
+            '        " WHERE a.jid = ? AND a.input = ? AND i.kind = \'confirm\'"\n',
+            '        " WHERE a.jid <> ? AND a.input = ? AND i.kind = \'confirm\'"\n',
+        ),
+    ),
+    _planted(
+        "repetition-not-found",
+        "A repetition of a request is not found on disk, and becomes another task.",
+        (
+            "tasks/admission.py",
+            "        if not (on_disk and self.any_records):\n",
+            "        if on_disk or not self.any_records:\n",
+        ),
+        ("tasks/replay.py", '    f" WHERE NOT {_HOLDS}"\n', '    f" WHERE NOT {_HOLDS} OR 1 = 1"\n'),
+    ),
+    _planted(
+        "expired-answer-counts",
+        "A question never expires, and an answer that comes hours later counts.",
+        (
+            "tasks/question_rows.py",
+            '        return self.state == "expired" or steady >= self.expires\n',
+            '        return self.state == "expired"\n',
+        ),
+    ),
+    _planted(
+        "approval-used-twice",
+        "What was interrupted while it was paid is done again, with the same approval.",
+        (
+            "tasks/worker.py",
+            "    if recorded.begun and not verdict.repeatable:\n",
+            "    if False:\n",
+        ),
+    ),
+    _planted(
+        "unconfirmed-after-restart",
+        "After a restart, tasks that wait for an approval run without it.",
+        (
+            "tasks/service.py",
+            '        for owner in rows.column(tx, lost):  # they left, or ran on SQLite\n',
+            "        tx.execute(\"UPDATE tasks SET state = 'accepted' WHERE state = 'input-required'\")\n"
+            '        for owner in rows.column(tx, lost):  # they left, or ran on SQLite\n',
+        ),
+        (
+            "tasks/worker.py",
+            "    if request.confirmation is None:\n        return True\n",
+            "    if request.confirmation is None or row.revision > 0:\n        return True\n",
+        ),
+    ),
+    _planted(
+        "two-runs",
+        "An answer lets a task run twice at the same time.",
+        (
+            "tasks/service.py",
+            "                self._worker.take_up_soon(made.row, slot)\n                slot = None\n",
+            "                self._worker.take_up_soon(made.row, slot)\n"
+            "                self._worker.take_up_soon(made.row, self._runtime.slots.take(made.row.share))\n"
+            "                slot = None\n",
+        ),
+        (
+            "tasks/worker.py",
+            "                while (previous := self.of(row.id)) is not None:\n",
+            "                while (previous := self.of(row.id)) is not None and previous.request.mode == '':\n",
+        ),
+    ),
+    _planted(
+        "slot-not-given-back",
+        "An answer that is refused keeps the slot that it was to run in.",
+        (
+            "tasks/service.py",
+            "        finally:\n            if slot is not None:\n                slot.release()\n        _raise_refusal",
+            "        finally:\n            pass\n        _raise_refusal",
+        ),
+    ),
+    _planted(
+        "due-task-not-claimed",
+        "A task that has slept long enough is queued, and nobody is told.",
+        (
+            "tasks/expiry.py",
+            "    if ready:\n        tx.ready |= ready\n        tx.wake_others()\n",
+            "",
+        ),
+    ),
+    _planted(
+        "timer-not-set",
+        "A time for which a task waits is stored, and the timer is not set.",
+        ("tasks/changes.py", "            self.has_timers = True\n", "            pass\n"),
+    ),
+    _planted(
+        "iq-answered-twice",
+        "A request that is refused for now gets its error twice.",
+        (
+            "link/router/work.py",
+            "        except StanzaError as error:\n            refuse(stanza, error)\n",
+            "        except StanzaError as error:\n            refuse(stanza, error)\n"
+            '            if error.type == "wait":\n                refuse(stanza, error)\n',
+        ),
+    ),
+    _planted(
+        "iq-not-answered",
+        "A request about a task that does not exist gets no answer.",
+        (
+            "link/router/work.py",
+            "        except StanzaError as error:\n            refuse(stanza, error)\n",
+            "        except StanzaError as error:\n"
+            '            if error.condition != "item-not-found":\n                refuse(stanza, error)\n',
+        ),
+    ),
+    _planted(
+        "cancelled-goes-on",
+        "The run of a task that is cancelled is not stopped.",
+        (
+            "tasks/run.py",
+            '        if made.row.state == "cancelling":\n            self.stop("cancel")\n',
+            '        if made.row.state == "cancelling":\n            pass\n',
+        ),
+        (
+            "tasks/run.py",
+            '            elif row.state != "cancelling":\n                journal.begin_step(tx, row, step)\n',
+            "            else:\n                journal.begin_step(tx, row, step)\n",
+        ),
+    ),
+    _planted(
+        "schedule-fires-again",
+        "A schedule moves on a moment after its firing is stored, and a kill in between fires it"
+        " again.",
+        (
+            "features/schedules/runner.py",
+            "            task = await self._starter.start(trigger, firing_work(schedule, instant, now), move)\n",
+            "            task = await self._starter.start(trigger, firing_work(schedule, instant, now))\n"
+            "            await anyio.sleep(1)\n",
+        ),
+        (
+            "features/schedules/runner.py",
+            'name=schedule.id, key=text, data',
+            'name=schedule.id, key=f"{text} {seconds_since_boot()}", data',
+        ),
+    ),
+    _planted(
+        "turn-lost",
+        "A message that waits for its turn at a kill is not taken up at the next start.",
+        (
+            "agent/conversations.py",
+            "            if row.request.id in known:\n",
+            "            if row.request.id in known or row.wait is None:\n",
+        ),
+    ),
+    _planted(
+        "turn-answered-twice",
+        "The row of an answered message is not deleted, and it is answered again after a restart.",
+        (
+            "agent/rows.py",
+            '        database.execute("DELETE FROM turns WHERE id = ?", (turn,))\n        waiters.forget',
+            "        waiters.forget",
+        ),
+    ),
+    _planted(
+        "shared-history",
+        "All people of a domain have the same history.",
+        (
+            "memory_directory/layout.py",
+            "        return self.agent_directory(key.agent) / file_name(str(key.who))\n",
+            "        return self.agent_directory(key.agent) / file_name(key.who.domain)\n",
+        ),
+    ),
+    _planted(
+        "deadline-ignored",
+        "A task goes on after its deadline.",
+        (
+            "tasks/rows.py",
+            "    return row.deadline is not None and database.settled >= row.deadline\n",
+            "    return False\n",
+        ),
+    ),
+    _planted(
+        "run-kept",
+        "A run that has ended is kept.",
+        (
+            "tasks/worker.py",
+            "        if self._runs.get(run.task) is run:\n            del self._runs[run.task]\n",
+            "        if self._runs.get(run.task) is run and run.row is None:\n            del self._runs[run.task]\n",
+        ),
+    ),
+)
+
+
+class Found(NamedTuple):
+    """The seed of the life that has found a fault, the rule that it violates, and how long that
+    took.
+    """
+
+    seed: int
+    rule: str
+    seconds: float
+
+
+def apply(fault: Planted, root: Path) -> None:
+    """Put a fault into the source below `root`. Raises ValueError if it does not fit any more."""
+    for edit in fault.edits:
+        path = root / edit.file
+        text = path.read_text()
+        count = text.count(edit.old)
+        if count != 1:
+            raise ValueError(f"{fault.name}: {count} times in {edit.file}: {edit.old!r}")
+        path.write_text(text.replace(edit.old, edit.new))
+
+
+def find(
+    fault: Planted, seconds: float = _SECONDS, first: int = _FIRST, days: float = _DAYS
+) -> Found | None:
+    """Simulate lives with a fault, with new seeds, until one violates a rule."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="planted-") as directory:
+        root = Path(directory)
+        for path in ROOT.iterdir():
+            if path.name in _COPIED:
+                ignored = shutil.ignore_patterns("__pycache__")
+                shutil.copytree(path, root / path.name, ignore=ignored)
+            elif not path.name.startswith("."):
+                (root / path.name).symlink_to(path)
+        apply(fault, root)
+        command = (
+            *(sys.executable, "-m", "tests.simulation", "--minutes", str(seconds / 60)),
+            *("--from", str(first), "--days", str(days), "--first-failure"),
+        )
+        environment = {"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin"}
+        done = subprocess.run(  # noqa: S603 - its own interpreter
+            command, cwd=root, env=environment, capture_output=True, text=True, check=False
+        )
+    found = _VIOLATES.search(done.stdout)
+    if found is None:
+        if done.returncode:
+            raise RuntimeError(done.stderr)
+        return None
+    return Found(int(found[1]), found[2], time.monotonic() - began)
+
+
+def main(words: Sequence[str]) -> int:
+    """Look for faults; return 1 if one is not found."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.simulation.planted",
+        description="Put faults into the service, one at a time, and let simulated lives find them.",
+    )
+    names = [one.name for one in FAULTS]
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names))
+    parser.add_argument("--seconds", type=float, default=_SECONDS, help="for each of them")
+    parser.add_argument("--from", type=int, default=_FIRST, dest="first", help="the first seed")
+    parser.add_argument("--days", type=float, default=_DAYS, help="simulated days of a life")
+    options = parser.parse_args(words)
+    if unknown := set(options.names) - set(names):
+        parser.error(f"there is no fault of these names: {', '.join(sorted(unknown))}")
+    missing = 0
+    for fault in FAULTS:
+        if options.names and fault.name not in options.names:
+            continue
+        found = find(fault, options.seconds, options.first, options.days)
+        if found is None:
+            missing += 1
+            print(f"{fault.name}: not found in {options.seconds:.0f} s", flush=True)
+        else:
+            print(f"{fault.name}: seed {found.seed}, {found.seconds:.0f} s: {found.rule}", flush=True)
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
