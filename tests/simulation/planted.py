@@ -23,6 +23,8 @@ _COPIED: Final = ("component",)
 _DAYS: Final = 6.0
 _SECONDS: Final = 600.0
 """Seconds for which a fault is looked for."""
+_LONGEST_LIFE_S: Final = 120.0
+"""Seconds that the last of the lives may take."""
 _FIRST: Final = 1000
 _VIOLATES: Final = re.compile(r"^seed (\d+) violates a rule: (.*)$", re.MULTILINE)
 
@@ -121,11 +123,12 @@ FAULTS: Final[Sequence[Planted]] = (
     ),
     _planted(
         "expired-answer-counts",
-        "A question never expires, and an answer that comes hours later counts.",
+        "A question expires a day later than it says, and an answer that comes hours later counts.",
         (
             "tasks/question_rows.py",
-            '        return self.state == "expired" or steady >= self.expires\n',
-            '        return self.state == "expired"\n',
+            "    expires = steady(database, milliseconds(content.expires))\n    kind, digest =",
+            "    expires = steady(database, milliseconds(content.expires)) + 86_400_000\n"
+            "    kind, digest =",
         ),
     ),
     _planted(
@@ -329,9 +332,18 @@ def find(
             *("--from", str(first), "--days", str(days), "--first-failure"),
         )
         environment = {"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin"}
-        done = subprocess.run(  # noqa: S603 - its own interpreter
-            command, cwd=root, env=environment, capture_output=True, text=True, check=False
-        )
+        try:
+            done = subprocess.run(  # noqa: S603 - its own interpreter
+                command,
+                cwd=root,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=seconds + _LONGEST_LIFE_S,
+            )
+        except subprocess.TimeoutExpired:
+            return None  # a life does not end
     found = _VIOLATES.search(done.stdout)
     if found is None:
         if done.returncode:

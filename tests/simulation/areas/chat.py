@@ -14,7 +14,7 @@ from tests.simulation.rules import LABEL, Rule, Violation
 _AROUND_S: Final = 70.0
 """Seconds around an answer in which a fault may cause that it is sent again."""
 _ILL_S: Final = 1800.0
-"""Seconds after which what was wrong with the model has no consequences."""
+"""Seconds after which what was wrong with the model or the disk has no consequences."""
 _AWAY_S: Final = 3600.0
 """Seconds within which the answer to somebody who has gone may be lost."""
 _ON_ITS_WAY_S: Final = 0.1
@@ -43,7 +43,7 @@ class Replies(Rule):
         self._open: dict[tuple[str, str], tuple[str, float]] = {}
         self._lies: set[tuple[str, str]] = set()
         self._ill_at = -_ILL_S
-        """When something was wrong with the model."""
+        """When something was wrong with the model or the disk."""
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
         if isinstance(entry, Fault):
@@ -71,7 +71,7 @@ class Replies(Rule):
                     del self._open[key]
 
     def _fault(self, fault: Fault) -> None:
-        if fault.about.startswith("the model"):
+        if fault.kind in ("full", "error", "healthy"):
             self._ill_at = fault.at
         elif fault.kind == "away":
             self._forget(lambda one, _, at: one == fault.about and at > fault.at - _AWAY_S)
