@@ -124,15 +124,14 @@ class Resident:
         self._number += 1
         return await account.ask(type_, payload, f"{name}-{self._number}")
 
-    async def execute(
-        self, label: str, skill: str, mode: str, more: str = ""
-    ) -> ET.Element | None:
+    async def execute(self, label: str, skill: str, mode: str, more: str = "") -> ET.Element | None:
         """Execute a skill: send the same request until it is answered; return the last answer.
         `more` are other attributes of the request.
         """
         params = json.dumps({"label": label})
         payload = (
-            f"<execute xmlns='{EXECUTE[1:-1]}' skill='{skill}' mode='{mode}' request='{label}'{more}>"
+            f"<execute xmlns='{EXECUTE[1:-1]}' skill='{skill}' mode='{mode}'"
+            f" request='{label}'{more}>"
             f"<params type='application/json'>{params}</params></execute>"
         )
         began, wait = self._history.now(), 1.0

@@ -45,248 +45,427 @@ class Planted(msgspec.Struct, frozen=True):
     edits: tuple[Edit, ...]
 
 
-def _planted(name: str, about: str, *edits: tuple[str, str, str]) -> Planted:
-    return Planted(name, about, tuple(Edit(f"component/{file}", *texts) for file, *texts in edits))
-
-
 FAULTS: Final[Sequence[Planted]] = (
-    _planted(
+    Planted(
         "answer-before-commit",
         "A repetition of a request is answered before the task is stored.",
         (
-            "tasks/admission.py",
-            "        try:\n            row, accepted, begins = await self._store.commit(op)\n",
-            "        early = Accepted(\n"
-            '            task=task, state="accepted", retain_until=self._now(), poll_after=60\n'
-            "        )\n"
-            "        flight.land(early)\n"
-            "        await anyio.sleep(0.2)\n"
-            "        try:\n            row, accepted, begins = await self._store.commit(op)\n",
+            Edit(
+                "component/tasks/admission.py",
+                """\
+        try:
+            row, accepted, begins = await self._store.commit(op)
+""",
+                """\
+        early = Accepted(
+            task=task, state="accepted", retain_until=self._now(), poll_after=60
+        )
+        flight.land(early)
+        await anyio.sleep(0.2)
+        try:
+            row, accepted, begins = await self._store.commit(op)
+""",
+            ),
         ),
     ),
-    _planted(
+    Planted(
         "step-not-recorded",
         "The end of a step is not stored, so that the next run does not know how it has ended.",
         (
-            "tasks/run.py",
-            "            journal.end_step(tx, row, step.name, recorded)\n            if cancelled:",
-            "            if cancelled:",
+            Edit(
+                "component/tasks/run.py",
+                """\
+            journal.end_step(tx, row, step.name, recorded)
+            if cancelled:""",
+                "            if cancelled:",
+            ),
         ),
     ),
-    _planted(
+    Planted(
         "step-begins-unrecorded",
         "A step with effects begins without a record, so that it runs again after a kill.",
         (
-            "tasks/run.py",
-            '            elif row.state != "cancelling":\n                journal.begin_step(tx, row, step)\n',
-            '            elif row.state != "cancelling":\n                pass\n',
-        ),
-        (
-            "tasks/run.py",
-            '        if step is not None and row.state == "running":\n'
-            "            journal.begin_step(tx, row, step)\n",
-            "",
+            Edit(
+                "component/tasks/run.py",
+                """\
+            elif row.state != "cancelling":
+                journal.begin_step(tx, row, step)
+""",
+                """\
+            elif row.state != "cancelling":
+                pass
+""",
+            ),
+            Edit(
+                "component/tasks/run.py",
+                """\
+        if step is not None and row.state == "running":
+            journal.begin_step(tx, row, step)
+""",
+                "",
+            ),
         ),
     ),
-    _planted(
+    Planted(
         "event-not-marked",
         "The end of a task and its questions are not marked as unsent, and a kill loses them.",
-        ("tasks/changes.py", "        row.unsent_revision = row.revision\n", "        pass\n"),
+        (
+            Edit(
+                "component/tasks/changes.py",
+                """\
+        row.unsent_revision = row.revision
+""",
+                """\
+        pass
+""",
+            ),
+        ),
     ),
-    _planted(
+    Planted(
         "digest-not-compared",
         "A decision counts whatever digest it has.",
         (
-            "tasks/questions.py",
-            "    if decision.hash is not None and decision.hash != about.hash:\n",
-            "    if False:\n",
+            Edit(
+                "component/tasks/questions.py",
+                """\
+    if decision.hash is not None and decision.hash != about.hash:
+""",
+                """\
+    if False:
+""",
+            ),
         ),
     ),
-    _planted(
+    Planted(
         "anybody-decides",
         "A decision of somebody who was not asked counts.",
         (
-            "tasks/question_rows.py",
-            '        " WHERE a.jid = ? AND a.input = ? AND i.kind = \'confirm\'"\n',
-            '        " WHERE a.jid <> ? AND a.input = ? AND i.kind = \'confirm\'"\n',
+            Edit(
+                "component/tasks/question_rows.py",
+                """\
+        " WHERE a.jid = ? AND a.input = ? AND i.kind = 'confirm'"
+""",
+                """\
+        " WHERE a.jid <> ? AND a.input = ? AND i.kind = 'confirm'"
+""",
+            ),
         ),
     ),
-    _planted(
+    Planted(
         "repetition-not-found",
         "A repetition of a request is not found on disk, and becomes another task.",
         (
-            "tasks/admission.py",
-            "        if not (on_disk and self.any_records):\n",
-            "        if on_disk or not self.any_records:\n",
+            Edit(
+                "component/tasks/admission.py",
+                """\
+        if not (on_disk and self.any_records):
+""",
+                """\
+        if on_disk or not self.any_records:
+""",
+            ),
+            Edit(
+                "component/tasks/replay.py",
+                """\
+    f" WHERE NOT {_HOLDS}"
+""",
+                """\
+    f" WHERE NOT {_HOLDS} OR 1 = 1"
+""",
+            ),
         ),
-        ("tasks/replay.py", '    f" WHERE NOT {_HOLDS}"\n', '    f" WHERE NOT {_HOLDS} OR 1 = 1"\n'),
     ),
-    _planted(
+    Planted(
         "expired-answer-counts",
         "A question expires a day later than it says, and an answer that comes hours later counts.",
         (
-            "tasks/question_rows.py",
-            "    expires = steady(database, milliseconds(content.expires))\n    kind, digest =",
-            "    expires = steady(database, milliseconds(content.expires)) + 86_400_000\n"
-            "    kind, digest =",
+            Edit(
+                "component/tasks/question_rows.py",
+                """\
+    expires = steady(database, milliseconds(content.expires))
+    kind, digest =""",
+                """\
+    expires = steady(database, milliseconds(content.expires)) + 86_400_000
+    kind, digest =""",
+            ),
         ),
     ),
-    _planted(
+    Planted(
         "approval-used-twice",
         "What was interrupted while it was paid is done again, with the same approval.",
         (
-            "tasks/worker.py",
-            "    if recorded.begun and not verdict.repeatable:\n",
-            "    if False:\n",
+            Edit(
+                "component/tasks/worker.py",
+                """\
+    if recorded.begun and not verdict.repeatable:
+""",
+                """\
+    if False:
+""",
+            ),
         ),
     ),
-    _planted(
+    Planted(
         "unconfirmed-after-restart",
         "After a restart, tasks that wait for an approval run without it.",
         (
-            "tasks/service.py",
-            '        for owner in rows.column(tx, lost):  # they left, or ran on SQLite\n',
-            "        tx.execute(\"UPDATE tasks SET state = 'accepted' WHERE state = 'input-required'\")\n"
-            '        for owner in rows.column(tx, lost):  # they left, or ran on SQLite\n',
-        ),
-        (
-            "tasks/worker.py",
-            "    if request.confirmation is None:\n        return True\n",
-            "    if request.confirmation is None or row.revision > 0:\n        return True\n",
+            Edit(
+                "component/tasks/service.py",
+                """\
+        for owner in rows.column(tx, lost):  # they left, or ran on SQLite
+""",
+                """\
+        tx.execute("UPDATE tasks SET state = 'accepted' WHERE state = 'input-required'")
+        for owner in rows.column(tx, lost):  # they left, or ran on SQLite
+""",
+            ),
+            Edit(
+                "component/tasks/worker.py",
+                """\
+    if request.confirmation is None:
+        return True
+""",
+                """\
+    if request.confirmation is None or row.revision > 0:
+        return True
+""",
+            ),
         ),
     ),
-    _planted(
+    Planted(
         "two-runs",
         "An answer lets a task run twice at the same time.",
         (
-            "tasks/service.py",
-            "                self._worker.take_up_soon(made.row, slot)\n                slot = None\n",
-            "                self._worker.take_up_soon(made.row, slot)\n"
-            "                self._worker.take_up_soon(made.row, self._runtime.slots.take(made.row.share))\n"
-            "                slot = None\n",
-        ),
-        (
-            "tasks/worker.py",
-            "                while (previous := self.of(row.id)) is not None:\n",
-            "                while (previous := self.of(row.id)) is not None and previous.request.mode == '':\n",
+            Edit(
+                "component/tasks/service.py",
+                """\
+                self._worker.take_up_soon(made.row, slot)
+                slot = None
+""",
+                """\
+                self._worker.take_up_soon(made.row, slot)
+                self._worker.take_up_soon(made.row, self._runtime.slots.take(made.row.share))
+                slot = None
+""",
+            ),
+            Edit(
+                "component/tasks/worker.py",
+                """\
+                while (previous := self.of(row.id)) is not None:
+""",
+                """\
+                while (previous := self.of(row.id)) is not None and previous.request.mode == '':
+""",
+            ),
         ),
     ),
-    _planted(
+    Planted(
         "slot-not-given-back",
         "An answer that is refused keeps the slot that it was to run in.",
         (
-            "tasks/service.py",
-            "        finally:\n            if slot is not None:\n                slot.release()\n        _raise_refusal",
-            "        finally:\n            pass\n        _raise_refusal",
+            Edit(
+                "component/tasks/service.py",
+                """\
+        finally:
+            if slot is not None:
+                slot.release()
+        _raise_refusal""",
+                """\
+        finally:
+            pass
+        _raise_refusal""",
+            ),
         ),
     ),
-    _planted(
+    Planted(
         "due-task-not-claimed",
         "A task that has slept long enough is queued, and nobody is told.",
         (
-            "tasks/expiry.py",
-            "    if ready:\n        tx.ready |= ready\n        tx.wake_others()\n",
-            "",
+            Edit(
+                "component/tasks/expiry.py",
+                """\
+    if ready:
+        tx.ready |= ready
+        tx.wake_others()
+""",
+                "",
+            ),
         ),
     ),
-    _planted(
+    Planted(
         "timer-not-set",
         "A time for which a task waits is stored, and the timer is not set.",
-        ("tasks/changes.py", "            self.has_timers = True\n", "            pass\n"),
+        (
+            Edit(
+                "component/tasks/changes.py",
+                """\
+            self.has_timers = True
+""",
+                """\
+            pass
+""",
+            ),
+        ),
     ),
-    _planted(
+    Planted(
         "iq-answered-twice",
         "A request that is refused for now gets its error twice.",
         (
-            "link/router/work.py",
-            "        except StanzaError as error:\n            refuse(stanza, error)\n",
-            "        except StanzaError as error:\n            refuse(stanza, error)\n"
-            '            if error.type == "wait":\n                refuse(stanza, error)\n',
+            Edit(
+                "component/link/router/work.py",
+                """\
+        except StanzaError as error:
+            refuse(stanza, error)
+""",
+                """\
+        except StanzaError as error:
+            refuse(stanza, error)
+            if error.type == "wait":
+                refuse(stanza, error)
+""",
+            ),
         ),
     ),
-    _planted(
+    Planted(
         "iq-not-answered",
         "A request about a task that does not exist gets no answer.",
         (
-            "link/router/work.py",
-            "        except StanzaError as error:\n            refuse(stanza, error)\n",
-            "        except StanzaError as error:\n"
-            '            if error.condition != "item-not-found":\n                refuse(stanza, error)\n',
+            Edit(
+                "component/link/router/work.py",
+                """\
+        except StanzaError as error:
+            refuse(stanza, error)
+""",
+                """\
+        except StanzaError as error:
+            if error.condition != "item-not-found":
+                refuse(stanza, error)
+""",
+            ),
         ),
     ),
-    _planted(
+    Planted(
         "cancelled-goes-on",
         "The run of a task that is cancelled is not stopped.",
         (
-            "tasks/run.py",
-            '        if made.row.state == "cancelling":\n            self.stop("cancel")\n',
-            '        if made.row.state == "cancelling":\n            pass\n',
-        ),
-        (
-            "tasks/run.py",
-            '            elif row.state != "cancelling":\n                journal.begin_step(tx, row, step)\n',
-            "            else:\n                journal.begin_step(tx, row, step)\n",
+            Edit(
+                "component/tasks/run.py",
+                """\
+        if made.row.state == "cancelling":
+            self.stop("cancel")
+""",
+                """\
+        if made.row.state == "cancelling":
+            pass
+""",
+            ),
+            Edit(
+                "component/tasks/run.py",
+                """\
+            elif row.state != "cancelling":
+                journal.begin_step(tx, row, step)
+""",
+                """\
+            else:
+                journal.begin_step(tx, row, step)
+""",
+            ),
         ),
     ),
-    _planted(
+    Planted(
         "schedule-fires-again",
-        "A schedule moves on a moment after its firing is stored, and a kill in between fires it"
-        " again.",
+        "A schedule moves on a moment after it has fired, and a kill in between fires it again.",
         (
-            "features/schedules/runner.py",
-            "            task = await self._starter.start(trigger, firing_work(schedule, instant, now), move)\n",
-            "            task = await self._starter.start(trigger, firing_work(schedule, instant, now))\n"
-            "            await anyio.sleep(1)\n",
-        ),
-        (
-            "features/schedules/runner.py",
-            'name=schedule.id, key=text, data',
-            'name=schedule.id, key=f"{text} {seconds_since_boot()}", data',
+            Edit(
+                "component/features/schedules/runner.py",
+                """\
+            task = await self._starter.start(trigger, firing_work(schedule, instant, now), move)
+""",
+                """\
+            task = await self._starter.start(trigger, firing_work(schedule, instant, now))
+            await anyio.sleep(1)
+""",
+            ),
+            Edit(
+                "component/features/schedules/runner.py",
+                "name=schedule.id, key=text, data",
+                'name=schedule.id, key=f"{text} {seconds_since_boot()}", data',
+            ),
         ),
     ),
-    _planted(
+    Planted(
         "turn-lost",
         "A message that waits for its turn at a kill is not taken up at the next start.",
         (
-            "agent/conversations.py",
-            "            if row.request.id in known:\n",
-            "            if row.request.id in known or row.wait is None:\n",
+            Edit(
+                "component/agent/conversations.py",
+                """\
+            if row.request.id in known:
+""",
+                """\
+            if row.request.id in known or row.wait is None:
+""",
+            ),
         ),
     ),
-    _planted(
+    Planted(
         "turn-answered-twice",
         "The row of an answered message is not deleted, and it is answered again after a restart.",
         (
-            "agent/rows.py",
-            '        database.execute("DELETE FROM turns WHERE id = ?", (turn,))\n        waiters.forget',
-            "        waiters.forget",
+            Edit(
+                "component/agent/rows.py",
+                """\
+        database.execute("DELETE FROM turns WHERE id = ?", (turn,))
+        waiters.forget""",
+                "        waiters.forget",
+            ),
         ),
     ),
-    _planted(
+    Planted(
         "shared-history",
         "All people of a domain have the same history.",
         (
-            "memory_directory/layout.py",
-            "        return self.agent_directory(key.agent) / file_name(str(key.who))\n",
-            "        return self.agent_directory(key.agent) / file_name(key.who.domain)\n",
+            Edit(
+                "component/memory_directory/layout.py",
+                """\
+        return self.agent_directory(key.agent) / file_name(str(key.who))
+""",
+                """\
+        return self.agent_directory(key.agent) / file_name(key.who.domain)
+""",
+            ),
         ),
     ),
-    _planted(
+    Planted(
         "deadline-ignored",
         "A task goes on after its deadline.",
         (
-            "tasks/rows.py",
-            "    return row.deadline is not None and database.settled >= row.deadline\n",
-            "    return False\n",
+            Edit(
+                "component/tasks/rows.py",
+                """\
+    return row.deadline is not None and database.settled >= row.deadline
+""",
+                """\
+    return False
+""",
+            ),
         ),
     ),
-    _planted(
+    Planted(
         "run-kept",
         "A run that has ended is kept.",
         (
-            "tasks/worker.py",
-            "        if self._runs.get(run.task) is run:\n            del self._runs[run.task]\n",
-            "        if self._runs.get(run.task) is run and run.row is None:\n            del self._runs[run.task]\n",
+            Edit(
+                "component/tasks/worker.py",
+                """\
+        if self._runs.get(run.task) is run:
+            del self._runs[run.task]
+""",
+                """\
+        if self._runs.get(run.task) is run and run.row is None:
+            del self._runs[run.task]
+""",
+            ),
         ),
     ),
 )
@@ -333,7 +512,7 @@ def find(
         )
         environment = {"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin"}
         try:
-            done = subprocess.run(  # noqa: S603 - its own interpreter
+            done = subprocess.run(
                 command,
                 cwd=root,
                 env=environment,
@@ -356,7 +535,7 @@ def main(words: Sequence[str]) -> int:
     """Look for faults; return 1 if one is not found."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.simulation.planted",
-        description="Put faults into the service, one at a time, and let simulated lives find them.",
+        description="Put faults into the service, one at a time, and let lives find them.",
     )
     names = [one.name for one in FAULTS]
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names))
@@ -375,7 +554,8 @@ def main(words: Sequence[str]) -> int:
             missing += 1
             print(f"{fault.name}: not found in {options.seconds:.0f} s", flush=True)
         else:
-            print(f"{fault.name}: seed {found.seed}, {found.seconds:.0f} s: {found.rule}", flush=True)
+            seed, rule, spent = found
+            print(f"{fault.name}: seed {seed}, {spent:.0f} s: {rule}", flush=True)
     return 1 if missing else 0
 
 

@@ -104,4 +104,4 @@ def check_internals(kit: Any) -> None:
         raise Violation(f"runs that never end: {list(runs)}")
     slots = service._worker.slots.snapshot()
     if slots.free != slots.total:
-        raise Violation(f"slots that were not given back: {slots}")
+        raise Violation(f"slots that were not given back: {slots.total - slots.free}")

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from xml.etree import ElementTree as ET
 
 from tests.simulation.history import Effect, Entry, Fault, History, Stanza, Wish
+from tests.simulation.life import CALLERS
 from tests.simulation.rules import CONFIRM, EXECUTE, TASK, Rule, Violation
 from tests.simulation.skills import EXPIRES_S
 
@@ -15,7 +16,7 @@ RETENTION_S: Final = 7 * 86_400.0
 """Seconds for which the service keeps a task that has ended."""
 _SURE: Final = ("note", "work", "again", "branch", "nap", "family")
 """Skills that succeed unless something fails, and wait for nobody."""
-_SLOWEST_S: Final = 900.0
+_SLOWEST_S: Final = 500.0
 """Seconds within which these end."""
 _AFTERMATH_S: Final = 700.0
 """Seconds for which a fault may have consequences: a service is started again after ten minutes."""
@@ -63,10 +64,10 @@ def open_tasks(history: History) -> list[tuple[str, str]]:
     states: dict[str, tuple[str, str]] = {}
     for entry in history.entries:
         if isinstance(entry, Stanza) and entry.way == "received":
-            if "#task" in entry.xml or "#execute" in entry.xml:
-                for task, state in states_in(ET.fromstring(entry.xml)):
-                    if states.get(task, ("", ""))[1] not in ENDS:
-                        states[task] = entry.session.partition("@")[0], state
+            is_about_tasks = "#task" in entry.xml or "#execute" in entry.xml
+            for task, state in states_in(ET.fromstring(entry.xml)) if is_about_tasks else ():
+                if states.get(task, ("", ""))[1] not in ENDS:
+                    states[task] = entry.session.partition("@")[0], state
     return [(who, task) for task, (who, state) in states.items() if state not in ENDS]
 
 
@@ -115,6 +116,12 @@ class Told(Rule):
                 raise Violation(f"{who} was never told of the end of the task {task}")
 
 
+def _disturbs(fault: Fault) -> bool:
+    """Return whether a fault may keep the request of a program from succeeding."""
+    is_of_person = fault.kind in ("away", "back") and not fault.about.startswith(CALLERS)
+    return not (is_of_person or fault.about.startswith("the model"))
+
+
 class Outcomes(Rule):
     """What nothing disturbs succeeds, in time."""
 
@@ -124,7 +131,8 @@ class Outcomes(Rule):
         self._faults = Times()
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
-        self._faults.saw(entry)
+        if isinstance(entry, Fault) and _disturbs(entry):
+            self._faults.saw(entry)
         wanted = requested(entry)
         if wanted is not None and wanted.skill in _SURE and wanted.within_s is None:
             self._begun[wanted.label] = entry.at
@@ -145,7 +153,8 @@ class Outcomes(Rule):
 
     def _ended(self, label: str, at: float, state: str) -> None:
         began = self._begun.pop(label, None)
-        if began is None or self._faults.within(began - _AFTERMATH_S, at):
+        last = min(at, (began or 0.0) + _SLOWEST_S)
+        if began is None or self._faults.within(began - _AFTERMATH_S, last):
             return
         if state != "completed":
             raise Violation(f"nothing has disturbed {label}, and it is {state}")
@@ -242,9 +251,9 @@ class Cancelled(Rule):
         self._faults.saw(entry)
         if isinstance(entry, Effect):
             at = self._at.get(entry.label.partition(".")[0])
-            if at is not None and entry.at > at + _IN_STEP_S:
-                if not self._faults.within(at - 70, entry.at):
-                    raise Violation(f"{entry.label}: {entry.step} was done after it was cancelled")
+            is_late = at is not None and entry.at > at + _IN_STEP_S
+            if is_late and not self._faults.within((at or 0.0) - 70, entry.at):
+                raise Violation(f"{entry.label}: {entry.step} was done after it was cancelled")
         elif stanza is not None and isinstance(entry, Stanza) and entry.way == "received":
             match = re.fullmatch(r"cancel-(x\d+)-\d+", stanza.get("id", ""))
             states = [state for _, state in states_in(stanza)]

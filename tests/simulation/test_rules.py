@@ -210,7 +210,8 @@ def test_a_schedule_that_fires_twice_is_found() -> None:
     wish = wants(0, "/schedule add in 2 minutes: remember s1", "romeo@capulet.example")
     first = hears(120, ROMEO, "Time for s1.", "one")
     assert found(Firings, wish, first, first) == ""
-    assert "has fired 2 times" in found(Firings, wish, first, hears(121, ROMEO, "Time for s1.", "two"))
+    second = hears(121, ROMEO, "Time for s1.", "two")
+    assert "has fired 2 times" in found(Firings, wish, first, second)
 
 
 def kit(*, taken: int, runs: dict[str, Any]) -> Any:
@@ -224,9 +225,7 @@ def kit(*, taken: int, runs: dict[str, Any]) -> Any:
 
 
 def run(*, ended: bool) -> Any:
-    return SimpleNamespace(
-        task="t", slot=object(), ended=SimpleNamespace(is_set=lambda: ended)
-    )
+    return SimpleNamespace(task="t", slot=object(), ended=SimpleNamespace(is_set=lambda: ended))
 
 
 def test_slots_and_runs_that_are_kept_are_found() -> None:

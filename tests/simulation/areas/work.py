@@ -224,7 +224,9 @@ class Approvals(Rule):
             if entry.way == "received":
                 action = confirm.find(f"{CONFIRM}action")
                 values = set() if action is None else set(action.itertext())
-                self._asked.setdefault(confirm.get("id", ""), (who, values, confirm.findtext(HASH, "")))
+                self._asked.setdefault(
+                    confirm.get("id", ""), (who, values, confirm.findtext(HASH, ""))
+                )
         for decision in stanza.iter(f"{CONFIRM}decision"):
             id_ = decision.get("id", "")
             asked, _, digest = self._asked.get(id_, ("", set(), ""))
