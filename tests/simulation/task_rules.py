@@ -20,8 +20,8 @@ _SLOWEST_S: Final = 500.0
 """Seconds within which these end."""
 _AFTERMATH_S: Final = 700.0
 """Seconds for which a fault may have consequences: a service is started again after ten minutes."""
-_IN_STEP_S: Final = 4.0
-"""Seconds within which a step that has begun has its effect."""
+_STOPS_S: Final = 0.5
+"""Seconds within which a cancellation has stopped what is going on."""
 _LATE_S: Final = 10.0
 _LONGEST_S: Final = 50 * 3600.0
 """Seconds within which every task ends, with its questions."""
@@ -241,7 +241,7 @@ class Deadlines(Rule):
 
 
 class Cancelled(Rule):
-    """Nothing is begun after a cancellation was confirmed."""
+    """Nothing is done after a cancellation was confirmed."""
 
     def __init__(self) -> None:
         self._at: dict[str, float] = {}
@@ -251,7 +251,7 @@ class Cancelled(Rule):
         self._faults.saw(entry)
         if isinstance(entry, Effect):
             at = self._at.get(entry.label.partition(".")[0])
-            is_late = at is not None and entry.at > at + _IN_STEP_S
+            is_late = at is not None and entry.at > at + _STOPS_S
             if is_late and not self._faults.within((at or 0.0) - 70, entry.at):
                 raise Violation(f"{entry.label}: {entry.step} was done after it was cancelled")
         elif stanza is not None and isinstance(entry, Stanza) and entry.way == "received":

@@ -178,7 +178,7 @@ def test_a_step_after_the_deadline_is_found() -> None:
 def test_a_step_after_the_cancellation_is_found() -> None:
     state = f"<task {TASK} id='t' state='cancelling' revision='2'/>"
     stopped = result(1000, BOT, "cancel-x1-3", state)
-    assert found(Cancelled, stopped, Effect(1002, "x1", "s0", "k")) == ""
+    assert found(Cancelled, stopped, Effect(1000.1, "x1", "s0", "k")) == ""
     assert "after it was cancelled" in found(Cancelled, stopped, Effect(1009, "x1", "s1", "k"))
 
 
@@ -190,6 +190,8 @@ def test_a_message_without_an_answer_is_found() -> None:
     assert found(Replies, question, bounced) == ""
     assert found(Replies, question, Fault(5000.05, "kill")) == ""
     assert "nobody has answered" in found(Replies, question, Fault(5010, "kill"))
+    taken = Prompt(5000, "m1 talk, please.")
+    assert "nobody has answered" in found(Replies, question, taken, Fault(5000.05, "kill"))
 
 
 def test_a_message_that_is_sent_again_without_a_cause_is_found() -> None:

@@ -42,12 +42,16 @@ class Replies(Rule):
     def __init__(self) -> None:
         self._open: dict[tuple[str, str], tuple[str, float]] = {}
         self._lies: set[tuple[str, str]] = set()
+        self._taken: set[tuple[str, str]] = set()
+        """Messages that a model was asked about: they are stored."""
         self._ill_at = -_ILL_S
         """When something was wrong with the model or the disk."""
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
         if isinstance(entry, Fault):
             self._fault(entry)
+        elif isinstance(entry, Prompt):
+            self._taken.update(key for key in self._open if f"{key[1]} " in entry.text)
         if stanza is None or not stanza.tag.endswith("}message"):
             return
         assert isinstance(entry, Stanza)
@@ -76,7 +80,9 @@ class Replies(Rule):
         elif fault.kind == "away":
             self._forget(lambda one, _, at: one == fault.about and at > fault.at - _AWAY_S)
         elif fault.kind in ("kill", "crash", "cut", "stop"):
-            self._forget(lambda _, __, at: at > fault.at - _ON_ITS_WAY_S)
+            for key, (_, at) in list(self._open.items()):
+                if at > fault.at - _ON_ITS_WAY_S and key not in self._taken:
+                    del self._open[key]
 
     def _forget(self, is_over: Callable[[str, str, float], bool]) -> None:
         for (who, label), (id_, at) in list(self._open.items()):
