@@ -39,8 +39,17 @@ class Prompt(msgspec.Struct, frozen=True, tag=True):
 
 
 FaultKind = Literal[
-    *("kill", "stop", "start", "crash", "cut", "full", "healthy", "clock", "error"),
-    *("away", "back"),
+    "kill",
+    "stop",
+    "start",
+    "crash",
+    "cut",
+    "full",
+    "healthy",
+    "clock",
+    "error",
+    "away",
+    "back",
 ]
 
 
