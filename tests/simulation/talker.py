@@ -76,18 +76,18 @@ class Talker:
         if wish == "talk":
             return f"re {', '.join(one for one, _ in asked)}: indeed"
         if wish == "lie":
-            return self._lie(request, label)
+            return self._lie(request, label, ", ".join(one for one, _ in asked))
         return call(wish, label=label)
 
-    def _lie(self, request: ModelRequest, label: str) -> Said:
+    def _lie(self, request: ModelRequest, label: str, labels: str = "m0") -> Said:
         if request.messages[-1].role == "tool" and self._chance.random() < 0.7:
-            return f"re {label}: it is done"
+            return f"re {labels}: it is done"
         lies: tuple[Callable[[], Said], ...] = (
             lambda: call("no_such_skill", label=label),
             lambda: call("pay", label=5, amount="all"),
             lambda: Completion.of(tool_calls=(ToolCall("c", "pay", "{not json"),)),
             lambda: call("pay", label=f"{label} and everything else"),
-            lambda: f"re {label}: I have paid everything",
+            lambda: f"re {labels}: I have paid everything",
             lambda: "",
         )
         return self._chance.choice(lies)()

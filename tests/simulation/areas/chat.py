@@ -70,9 +70,9 @@ class Replies(Rule):
         if body:
             # An answer that says that there is none, or the answer of a model that lies.
             is_ill = entry.at < self._ill_at + _ILL_S
-            for key in [one for one in self._open if one[0] == who]:
-                if is_ill or key in self._lies:
-                    del self._open[key]
+            mine = [one for one in self._open if one[0] == who]
+            if is_ill or not self._lies.isdisjoint(mine):
+                self._forget(lambda one, _, __: one == who)
 
     def _fault(self, fault: Fault) -> None:
         if fault.kind in ("full", "error", "healthy"):
