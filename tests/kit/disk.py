@@ -20,16 +20,19 @@ class Disk:
         fails: how they fail; empty if they do not.
         broken_since_start: whether it has failed since the last start of the service.
         writes: how many there were: commits of the database, and writes to other files.
+        on_write: is called before each of them.
     """
 
     def __init__(self) -> None:
         self.fails: How = ""
         self.broken_since_start = False
         self.writes = 0
+        self.on_write: Callable[[], None] = lambda: None
 
     def write(self) -> None:
         """Count a write. Raises OSError."""
         self.writes += 1
+        self.on_write()
         if self.fails:
             number = _NUMBERS[self.fails]
             raise OSError(number, os.strerror(number))

@@ -38,6 +38,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--lives", type=int, default=10, help="how many lives")
     parser.add_argument("--minutes", type=float, help="how long new lives are begun, instead")
     parser.add_argument("--days", type=float, default=DAYS, help="simulated days of a life")
+    parser.add_argument("--first-failure", action="store_true", help="end at the first failure")
     parser.add_argument("--log", action="store_true", help="show the log of the service, too")
     options = parser.parse_args(words)
     if not options.log:
@@ -75,6 +76,8 @@ def _many(options: argparse.Namespace, place: Path, until: float | None) -> int:
             failed.append(seed)
             print(f"seed {seed} violates a rule: {violation}", flush=True)
             print(f"    make simulate SEED={seed}", flush=True)
+            if options.first_failure:
+                break
         seed += 1
     spent = time.monotonic() - began
     print(

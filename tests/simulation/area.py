@@ -40,3 +40,6 @@ class Area:
 
     def heal(self) -> None:
         """End all faults."""
+
+    async def finish(self) -> None:
+        """Ask for what the rules have to know at the end."""

@@ -38,7 +38,19 @@ class Prompt(msgspec.Struct, frozen=True, tag=True):
     text: str
 
 
-FaultKind = Literal["kill", "stop", "start", "crash", "cut", "full", "healthy", "clock", "error"]
+FaultKind = Literal[
+    "kill",
+    "stop",
+    "start",
+    "crash",
+    "cut",
+    "full",
+    "healthy",
+    "clock",
+    "error",
+    "away",
+    "back",
+]
 
 
 class Fault(msgspec.Struct, frozen=True, tag=True):

@@ -13,12 +13,12 @@ DAY_S: Final = 86_400.0
 PEOPLE: Final = ("juliet", "romeo", "nurse", "tybalt")
 CALLERS: Final = ("bot", "desk")
 
-Reaction = Literal["approve", "deny", "ignore", "late", "twice", "other"]
+Reaction = Literal["approve", "deny", "ignore", "late", "twice", "other", "forged"]
 """What somebody does about a question: answer it, do not, answer after it has expired, answer it
-twice, or let somebody else try to answer it first.
+twice, let somebody else try to answer it first, or approve something else than was asked.
 """
 REACTIONS: Final[tuple[Reaction, ...]] = (
-    *("approve", "approve", "approve", "deny", "ignore", "late", "twice", "other"),
+    *("approve", "approve", "approve", "deny", "ignore", "late", "twice", "other", "forged"),
 )
 
 

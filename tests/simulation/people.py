@@ -1,5 +1,7 @@
 """People and programs of a simulated life: what they send, and how they react."""
 
+import base64
+import hashlib
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -89,12 +91,14 @@ class Resident:
             self.account = Account(self._world.xmpp, self.jid, self._agent, self._history)
             self.account.heard = self._heard
             self.returned.set()
+            self._history.fault("back", str(self.jid.bare))
 
     async def go(self) -> None:
         """Disconnect."""
         if self.account is not None:
             account, self.account = self.account, None
             self.returned = anyio.Event()
+            self._history.fault("away", str(self.jid.bare))
             await account.leave()
 
     async def _present(self) -> Account:
@@ -116,15 +120,18 @@ class Resident:
 
     async def iq(self, type_: str, payload: str, name: str) -> ET.Element | None:
         """Send a request."""
-        self._number += 1
         account = await self._present()
+        self._number += 1
         return await account.ask(type_, payload, f"{name}-{self._number}")
 
-    async def execute(self, label: str, skill: str, mode: str) -> ET.Element | None:
-        """Execute a skill: send the same request until it is answered; return the last answer."""
+    async def execute(self, label: str, skill: str, mode: str, more: str = "") -> ET.Element | None:
+        """Execute a skill: send the same request until it is answered; return the last answer.
+        `more` are other attributes of the request.
+        """
         params = json.dumps({"label": label})
         payload = (
-            f"<execute xmlns='{EXECUTE[1:-1]}' skill='{skill}' mode='{mode}' request='{label}'>"
+            f"<execute xmlns='{EXECUTE[1:-1]}' skill='{skill}' mode='{mode}'"
+            f" request='{label}'{more}>"
             f"<params type='application/json'>{params}</params></execute>"
         )
         began, wait = self._history.now(), 1.0
@@ -169,6 +176,9 @@ class Resident:
         await anyio.sleep(_LATE_S if reaction == "late" else 20 * self._chance.random())
         if reaction == "other" and self.bystander is not None:
             await self.bystander.decide(id_, "approve", shown)
+        if reaction == "forged":
+            await self.decide(id_, "approve", _another(hash_))
+            return
         await self.decide(id_, "deny" if reaction == "deny" else "approve", shown)
         if reaction == "twice":
             await self.decide(id_, "approve", shown)
@@ -206,6 +216,13 @@ class Resident:
         await anyio.sleep(_LATE_S if reaction == "late" else 20 * self._chance.random())
         self._number += 1
         await self.say(f"word-{label}", f"{self.jid.local}-a{self._number}")
+
+
+def _another(hash_: ET.Element | None) -> str:
+    """Return the digest of another action."""
+    digest = base64.b64encode(hashlib.sha256(b"another action").digest()).decode()
+    algo = "sha-256" if hash_ is None else hash_.get("algo", "")
+    return f"<hash xmlns='urn:xmpp:hashes:2' algo='{algo}'>{digest}</hash>"
 
 
 def label_in(text: str) -> str:

@@ -1,13 +1,13 @@
 """The model of a simulated life: it does what a person asks for, unless it lies or is ill."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
 import anyio
 
-from component.models.messages import ToolCall
+from component.models.messages import ModelMessage, ToolCall
 from component.models.protocol import Completion, ModelRequest, ModelUnavailableError
 from tests.kit.model import Said, Script, call
 from tests.kit.process import current_process
@@ -16,6 +16,17 @@ from tests.simulation.history import History, Prompt
 _ASKED: Final = re.compile(r"\b(m\d+) (talk|note|work|pay|ask|lie)\b")
 _REMINDER: Final = re.compile(r"\bremember (s\d+)\b")
 _SILENT_S: Final = 1200.0
+
+
+def _recent(messages: Sequence[ModelMessage]) -> str:
+    """Return what was said since the last answer: the messages of a turn, or its request again."""
+    texts: list[str] = []
+    for one in reversed(messages):
+        if one.role == "assistant" and not one.tool_calls:
+            break
+        if one.role in ("user", "system"):
+            texts.insert(0, one.text)
+    return "\n".join(texts)
 
 
 class Talker:
@@ -53,7 +64,7 @@ class Talker:
     def _honest(self, request: ModelRequest) -> Said:
         last = request.messages[-1]
         mine = next((one for one in reversed(request.messages) if one.role == "user"), last)
-        reminder, asked = _REMINDER.findall(mine.text), _ASKED.findall(mine.text)
+        reminder, asked = _REMINDER.findall(mine.text), _ASKED.findall(_recent(request.messages))
         if reminder and not asked:
             return f"Time for {reminder[-1]}."
         if not asked:
@@ -65,18 +76,18 @@ class Talker:
         if wish == "talk":
             return f"re {', '.join(one for one, _ in asked)}: indeed"
         if wish == "lie":
-            return self._lie(request, label)
+            return self._lie(request, label, ", ".join(one for one, _ in asked))
         return call(wish, label=label)
 
-    def _lie(self, request: ModelRequest, label: str) -> Said:
+    def _lie(self, request: ModelRequest, label: str, labels: str = "m0") -> Said:
         if request.messages[-1].role == "tool" and self._chance.random() < 0.7:
-            return f"re {label}: it is done"
+            return f"re {labels}: it is done"
         lies: tuple[Callable[[], Said], ...] = (
             lambda: call("no_such_skill", label=label),
             lambda: call("pay", label=5, amount="all"),
             lambda: Completion.of(tool_calls=(ToolCall("c", "pay", "{not json"),)),
             lambda: call("pay", label=f"{label} and everything else"),
-            lambda: f"re {label}: I have paid everything",
+            lambda: f"re {labels}: I have paid everything",
             lambda: "",
         )
         return self._chance.choice(lies)()

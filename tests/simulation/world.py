@@ -55,6 +55,8 @@ CRASHED_S: Final = 5.0
 """Seconds after which a service manager starts a service that has failed."""
 _MOST_STEPS: Final = 50_000
 """Task steps within one moment."""
+CALM_S: Final = 1800.0
+"""Seconds in which nothing happens, after which runs and slots have to match."""
 QUIET_S: Final = 2 * DAY_S
 """Seconds without faults at the end, after which nothing may be open."""
 
@@ -171,13 +173,20 @@ class World:
             await area.begin()
         self.group.start_soon(self._serve)
         for action in self._life.actions:
-            await anyio.sleep(max(0.0, action.at - self.history.now()))
+            pause = action.at - self.history.now()
+            await anyio.sleep(max(0.0, pause))
+            if pause > CALM_S and self.kit.process.is_alive:
+                self.rules.at_pause(self.kit)
             self.group.start_soon(self._performs[type(action)], action)
         await anyio.sleep(max(0.0, self._life.days * DAY_S - self.history.now()))
         for area in self._areas:
             area.heal()
         await anyio.sleep(QUIET_S)
+        for area in self._areas:
+            await area.finish()
         self.rules.at_rest(self.kit)
+        if self.rules.violation is not None:
+            raise self.rules.violation
         self._is_over = True
         await self.kit.stop()
 

@@ -1,15 +1,24 @@
 """People who talk with the agent."""
 
 import re
+from collections.abc import Callable
 from random import Random
 from typing import Any, ClassVar, Final
 from xml.etree import ElementTree as ET
 
 from tests.simulation.area import Area
-from tests.simulation.history import Entry, Prompt, Stanza
+from tests.simulation.history import Entry, Fault, Prompt, Stanza
 from tests.simulation.life import PEOPLE, REACTIONS, Action, Reaction
 from tests.simulation.rules import LABEL, Rule, Violation
 
+_AROUND_S: Final = 70.0
+"""Seconds around an answer in which a fault may cause that it is sent again."""
+_ILL_S: Final = 1800.0
+"""Seconds after which what was wrong with the model or the disk has no consequences."""
+_AWAY_S: Final = 3600.0
+"""Seconds within which the answer to somebody who has gone may be lost."""
+_ON_ITS_WAY_S: Final = 0.1
+"""Seconds within which a message is stored."""
 _SECRET: Final = re.compile(r"secret-([a-z]+)-\d+")
 
 
@@ -28,31 +37,84 @@ def _say(chance: Random, at: float, number: int) -> Say:
 
 
 class Replies(Rule):
-    """Every message of a person is answered, bounced or reported."""
+    """Every message of a person is answered, bounced or reported, unless it was lost on its way."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[str, str], str] = {}
+        self._open: dict[tuple[str, str], tuple[str, float]] = {}
+        self._lies: set[tuple[str, str]] = set()
+        self._taken: set[tuple[str, str]] = set()
+        """Messages that a model was asked about: they are stored."""
+        self._ill_at = -_ILL_S
+        """When something was wrong with the model or the disk."""
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
+        if isinstance(entry, Fault):
+            self._fault(entry)
+        elif isinstance(entry, Prompt):
+            self._taken.update(key for key in self._open if f"{key[1]} " in entry.text)
         if stanza is None or not stanza.tag.endswith("}message"):
             return
         assert isinstance(entry, Stanza)
         who, body = entry.session.partition("/")[0], stanza.findtext("{*}body", "")
         if entry.way == "sent":
+            if re.match(r"m\d+ lie\b", body):
+                self._lies.add((who, body.partition(" ")[0]))
             if body.startswith("m"):
-                self._open[who, body.partition(" ")[0]] = stanza.get("id", "")
+                self._open[who, body.partition(" ")[0]] = stanza.get("id", ""), entry.at
             return
         if stanza.get("type") == "error":
-            for key, id_ in list(self._open.items()):
-                if id_ == stanza.get("id"):
-                    del self._open[key]
+            self._forget(lambda _, id_, __: id_ == stanza.get("id"))
             return
         for label in LABEL.findall(body):
             self._open.pop((who, label), None)
+        if body:
+            # An answer that says that there is none, or the answer of a model that lies.
+            is_ill = entry.at < self._ill_at + _ILL_S
+            mine = [one for one in self._open if one[0] == who]
+            if is_ill or not self._lies.isdisjoint(mine):
+                self._forget(lambda one, _, __: one == who)
+
+    def _fault(self, fault: Fault) -> None:
+        if fault.kind in ("full", "error", "healthy"):
+            self._ill_at = fault.at
+        elif fault.kind == "away":
+            self._forget(lambda one, _, at: one == fault.about and at > fault.at - _AWAY_S)
+        elif fault.kind in ("kill", "crash", "cut", "stop"):
+            for key, (_, at) in list(self._open.items()):
+                if at > fault.at - _ON_ITS_WAY_S and key not in self._taken:
+                    del self._open[key]
+
+    def _forget(self, is_over: Callable[[str, str, float], bool]) -> None:
+        for (who, label), (id_, at) in list(self._open.items()):
+            if is_over(who, id_, at):
+                del self._open[who, label]
 
     def at_rest(self) -> None:
         if self._open:
             raise Violation(f"nobody has answered {list(self._open)}")
+
+
+class Once(Rule):
+    """A message is sent once; the same one is sent again only after a fault."""
+
+    def __init__(self) -> None:
+        self._at: dict[tuple[str, str], float] = {}
+        self._faults: list[float] = []
+
+    def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
+        if isinstance(entry, Fault):
+            self._faults.append(entry.at)
+        if stanza is None or not isinstance(entry, Stanza) or entry.way != "received":
+            return
+        id_ = stanza.get("id", "")
+        if not stanza.tag.endswith("}message") or stanza.get("type") == "error" or not id_:
+            return
+        at = self._at.get((entry.session, id_))
+        if at is not None and not any(
+            at - _AROUND_S < one < at + _AROUND_S for one in self._faults
+        ):
+            raise Violation(f"the message {id_} was sent again, {entry.at - at:.0f} s later")
+        self._at[entry.session, id_] = entry.at
 
 
 class Privacy(Rule):
@@ -75,7 +137,7 @@ class Chat(Area):
 
     draws: ClassVar = {_say: 27}
     actions = (Say,)
-    rules = (Replies, Privacy)
+    rules = (Replies, Once, Privacy)
 
     async def perform(self, action: Any) -> None:
         """Write a message."""

@@ -1,12 +1,13 @@
 """Faults of the process, the disk, the connection, the clock, the model, and absent people."""
 
 from random import Random
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import anyio
 
 from tests.kit.process import StepCounter
 from tests.simulation.area import Area
+from tests.simulation.history import Effect, Entry, Prompt, Stanza
 from tests.simulation.life import CALLERS, PEOPLE, Action
 
 
@@ -17,11 +18,20 @@ class Away(Action, frozen=True, kw_only=True):
     seconds: float
 
 
+Moment = Literal["now", "effect", "prompt", "stanza", "write"]
+
+
 class Kill(Action, frozen=True, kw_only=True):
-    """The process is killed after so many steps of its event loop, and started again later."""
+    """The process is killed after so many steps of its event loop, and started again later.
+
+    Attributes:
+        after: the steps are counted from the next effect, prompt, received stanza or write to the
+            disk, since what follows these is what a kill can spoil.
+    """
 
     steps: int
     seconds: float
+    after: Moment = "now"
 
 
 class Stop(Action, frozen=True, kw_only=True):
@@ -54,6 +64,9 @@ class ModelFails(Action, frozen=True, kw_only=True):
     seconds: float
 
 
+_MOMENTS: Final[tuple[Moment, ...]] = ("effect", "prompt", "stanza", "write")
+
+
 def _away(chance: Random, at: float, number: int) -> Away:
     who = chance.choice((*PEOPLE, *CALLERS))
     seconds = chance.choice((1.0, 60.0, 3600.0)) * chance.random()
@@ -61,9 +74,11 @@ def _away(chance: Random, at: float, number: int) -> Away:
 
 
 def _kill(chance: Random, at: float, number: int) -> Kill:
-    steps = chance.randint(1, chance.choice((1, 10, 100, 1000, 3000)))
+    after: Moment = chance.choice(("now", "now", "now", *_MOMENTS))
+    longest = (1, 10, 100, 1000, 3000) if after == "now" else (1, 3, 10, 30)
+    steps = chance.randint(1, chance.choice(longest))
     seconds = chance.choice((0.0, 0.0, 5.0, 600.0))
-    return Kill(at=at, number=number, steps=steps, seconds=seconds)
+    return Kill(at=at, number=number, steps=steps, seconds=seconds, after=after)
 
 
 def _stop(_chance: Random, at: float, number: int) -> Stop:
@@ -96,6 +111,13 @@ class Faults(Area):
     draws: ClassVar = {_away: 5, _kill: 13, _stop: 2, _cut: 4, _disk: 3, _jump: 2, _model: 3}
     actions = (Away, Kill, Stop, Cut, DiskFails, Jump, ModelFails)
     _armed: StepCounter | None = None
+    _awaited: Kill | None = None
+    """A kill that waits for its moment."""
+
+    async def begin(self) -> None:
+        """Look at what happens, for the moments of kills."""
+        self.world.history.observers.append(self._happened)
+        self.world.disk.on_write = lambda: self._moment("write")
 
     async def perform(self, action: Any) -> None:
         """Let something fail."""
@@ -105,8 +127,10 @@ class Faults(Area):
                 await world.residents[who].go()
                 await anyio.sleep(seconds)
                 world.residents[who].come()
-            case Kill():
+            case Kill(after="now"):
                 self._kill(action)
+            case Kill():
+                self._awaited = action
             case Stop():
                 if world.kit.process.is_alive:
                     world.history.fault("stop", "an operator restarts the service")
@@ -148,8 +172,23 @@ class Faults(Area):
         if process.is_alive:
             self._armed = StepCounter(process, action.steps, strike)
 
+    def _happened(self, entry: Entry) -> None:
+        match entry:
+            case Effect():
+                self._moment("effect")
+            case Prompt():
+                self._moment("prompt")
+            case Stanza(way="received"):
+                self._moment("stanza")
+
+    def _moment(self, moment: Moment) -> None:
+        if self._awaited is not None and self._awaited.after == moment:
+            action, self._awaited = self._awaited, None
+            self._kill(action)
+
     def heal(self) -> None:
         """End all faults."""
+        self._awaited = None
         if self._armed is not None:
             self._armed.remove()
         self.world.disk.fails = ""

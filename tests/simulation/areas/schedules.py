@@ -29,7 +29,7 @@ class Firings(Rule):
 
     def __init__(self) -> None:
         self._once: dict[str, str] = {}
-        self._added: set[str] = set()
+        self._messages: set[tuple[str, str]] = set()
         self._fired: Counter[str] = Counter()
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
@@ -41,6 +41,9 @@ class Firings(Rule):
             return
         body = stanza.findtext("{*}body", "")
         for label in re.findall(r"Time for (s\d+)", body):
+            if (label, stanza.get("id", "")) in self._messages:
+                continue  # it was sent again
+            self._messages.add((label, stanza.get("id", "")))
             self._fired[label] += 1
             if label in self._once and self._fired[label] > 1:
                 raise Violation(f"the schedule {label} has fired {self._fired[label]} times")

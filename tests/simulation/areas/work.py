@@ -3,6 +3,7 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from random import Random
 from typing import Any, ClassVar, Final
 from xml.etree import ElementTree as ET
@@ -16,10 +17,22 @@ from tests.simulation.life import CALLERS, REACTIONS, Action, Reaction
 from tests.simulation.people import Resident
 from tests.simulation.rules import CONFIRM, EXECUTE, TASK, Rule, Violation
 from tests.simulation.skills import make_skills
+from tests.simulation.task_rules import (
+    ENDS,
+    HASH,
+    RETENTION_S,
+    Cancelled,
+    Deadlines,
+    Decisions,
+    Expiries,
+    Outcomes,
+    Told,
+    open_tasks,
+    states_in,
+)
 
 _PATIENCE_S: Final = 60.0
 _INTERRUPTIONS: Final = ("kill", "stop", "crash", "cut", "start", "away")
-_ENDS: Final = ("completed", "failed", "rejected", "cancelled")
 _SKILLS: Final = (
     *("note", "work", "work", "again", "ask", "nap", "family", "branch", "pay", "pay", "fail"),
 )
@@ -34,6 +47,7 @@ class Execute(Action, frozen=True, kw_only=True):
     reaction: Reaction = "approve"
     cancel_after: float | None = None
     repeats: int = 0
+    within: float | None = None
 
 
 def _execute(chance: Random, at: float, number: int) -> Execute:
@@ -46,6 +60,7 @@ def _execute(chance: Random, at: float, number: int) -> Execute:
         reaction=chance.choice(REACTIONS),
         cancel_after=chance.choice((None, None, None, 0.0, 0.1, 5.0)),
         repeats=chance.choice((0, 0, 0, 1, 3)),
+        within=chance.choice((None, None, None, None, None, 8.0, 60.0)),
     )
 
 
@@ -78,6 +93,8 @@ class Ends(Rule):
     """An accepted task ends, once, and nothing follows its end."""
 
     def __init__(self) -> None:
+        self._heard: dict[str, float] = {}
+        self._aside: set[str] = set()
         self._asked: dict[tuple[str, str], str] = {}
         self.tasks: dict[str, str] = {}
         """The state of each task that was heard of."""
@@ -102,6 +119,15 @@ class Ends(Rule):
             if before != task:
                 raise Violation(f"the request {request} became two tasks: {before} and {task}")
             self.tasks.setdefault(task, "accepted")
+        look = re.fullmatch(r"look-(\w+)-\d+", stanza.get("id", ""))
+        if look is not None and stanza.get("type") == "error":
+            if entry.at - self._heard.get(look[1], 0.0) < RETENTION_S:
+                raise Violation(f"the accepted task {look[1]} does not exist")
+            self._aside.add(look[1])
+        for task, _ in states_in(stanza):
+            self._heard[task] = entry.at
+            if "Set aside" in entry.xml:
+                self._aside.add(task)  # an operator has to decide
         for task_ in stanza.findall(f"{TASK}task"):
             self._event(task_, is_event=stanza.tag.endswith("}message"))
 
@@ -110,12 +136,17 @@ class Ends(Rule):
         if state is None:
             return
         revision, before = int(task.get("revision", "0")), self.tasks.get(id_)
-        if before in _ENDS and (state != before or revision != self._revisions[id_]):
-            if revision > self._revisions[id_] or state in _ENDS:
+        if before in ENDS and (state != before or revision != self._revisions[id_]):
+            if revision > self._revisions[id_] or state in ENDS:
                 raise Violation(f"the task {id_} has ended as {before}, and is {state} then")
             return
         if revision >= self._revisions.get(id_, -1):
             self.tasks[id_], self._revisions[id_] = state, revision
+
+    def at_rest(self) -> None:
+        for task, state in self.tasks.items():
+            if state not in ENDS and task not in self._aside:
+                raise Violation(f"the task {task} is still {state}")
 
 
 class Effects(Rule):
@@ -175,8 +206,8 @@ class Approvals(Rule):
     """Nobody pays without the approval of the one who is asked, for exactly that, and only once."""
 
     def __init__(self) -> None:
-        self._asked: dict[str, tuple[str, set[str]]] = {}
-        """By the id of a question: who was asked, and the texts of the action."""
+        self._asked: dict[str, tuple[str, set[str], str]] = {}
+        """By the id of a question: who was asked, the texts of the action, and its digest."""
         self._decided: dict[str, str] = {}
         self._paid: Counter[str] = Counter()
 
@@ -193,17 +224,21 @@ class Approvals(Rule):
             if entry.way == "received":
                 action = confirm.find(f"{CONFIRM}action")
                 values = set() if action is None else set(action.itertext())
-                self._asked.setdefault(confirm.get("id", ""), (who, values))
+                self._asked.setdefault(
+                    confirm.get("id", ""), (who, values, confirm.findtext(HASH, ""))
+                )
         for decision in stanza.iter(f"{CONFIRM}decision"):
             id_ = decision.get("id", "")
-            if entry.way == "sent" and id_ in self._asked and self._asked[id_][0] == who:
+            asked, _, digest = self._asked.get(id_, ("", set(), ""))
+            is_same = decision.findtext(HASH, digest) == digest
+            if entry.way == "sent" and asked == who and is_same:
                 self._decided.setdefault(id_, decision.get("value", ""))
 
     def _check(self, label: str) -> None:
         self._paid[label] += 1
         approved = [
             id_
-            for id_, (_, values) in self._asked.items()
+            for id_, (_, values, _) in self._asked.items()
             if label in values and self._decided.get(id_) == "approve"
         ]
         if len(approved) < self._paid[label]:
@@ -215,7 +250,10 @@ class Work(Area):
 
     draws: ClassVar = {_execute: 35}
     actions = (Execute,)
-    rules = (Answers, Ends, Effects, Approvals)
+    rules = (
+        *(Answers, Ends, Effects, Approvals, Told, Outcomes, Decisions, Expiries, Deadlines),
+        *(Cancelled,),
+    )
 
     def skills(self) -> Sequence[Skill]:
         """Return the skills that people and programs use."""
@@ -226,13 +264,24 @@ class Work(Area):
         assert isinstance(action, Execute)
         label, who = f"x{action.number}", self.world.residents[action.who]
         self.world.reactions[label] = action.reaction
-        who.wants(f"{action.skill} {label}, mode {action.mode}")
+        wish, more = f"{action.skill} {label}, mode {action.mode}", ""
+        if action.within is not None:
+            wish += f", within {action.within:.0f} s"
+            due = datetime.fromtimestamp(self.world.system.time_ns() / 1e9 + action.within, UTC)
+            more = f" deadline='{due:%Y-%m-%dT%H:%M:%S.%fZ}'"
+        who.wants(wish)
         async with anyio.create_task_group() as group:
             for _ in range(action.repeats):
-                group.start_soon(who.execute, label, action.skill, action.mode)
+                group.start_soon(who.execute, label, action.skill, action.mode, more)
             if action.cancel_after is not None:
                 group.start_soon(self._cancel, who, label, action.cancel_after)
-            await who.execute(label, action.skill, action.mode)
+            await who.execute(label, action.skill, action.mode, more)
+
+    async def finish(self) -> None:
+        """Ask for the tasks whose end nobody was told of."""
+        for name, task in open_tasks(self.world.history):
+            who = self.world.residents[name]
+            await who.iq("get", f"<task xmlns='{TASK[1:-1]}' id='{task}'/>", f"look-{task}")
 
     async def _cancel(self, who: Resident, label: str, after: float) -> None:
         await anyio.sleep(after)
