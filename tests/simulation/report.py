@@ -13,7 +13,7 @@ def summarize(reporter: Any) -> None:
         value
         for report in reports
         for name, value in getattr(report, "user_properties", ())
-        if name == SIMULATED
+        if name == SIMULATED and report.when == "call"
     ]
     if lives:
         days, kills = (sum(one) for one in zip(*lives, strict=True))

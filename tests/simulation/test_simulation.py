@@ -11,8 +11,7 @@ from tests.simulation.report import SIMULATED
 from tests.simulation.world import kinds, play, read_life
 
 DAYS: Final = 20.0
-LIVES: Final = 17
-"""Together over a year, and over 300 kills."""
+LIVES: Final = 6
 FOUND: Final = Path(__file__).with_name("found")
 """Short lives that have found faults."""
 

@@ -2,11 +2,13 @@
 
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import reduce
 from operator import or_
 from pathlib import Path
 from random import Random
 from typing import Any, Final
+from unittest.mock import patch
 
 import anyio
 import msgspec
@@ -19,6 +21,7 @@ from component import system
 from component.features.notifications import notifier
 from component.features.schedules import runner
 from component.memory import documents
+from component.pubsub import service as pubsub
 from component.store.errors import StorageError
 from component.tasks import expiry
 from tests.kit.disk import Disk, simulated_disk
@@ -45,12 +48,11 @@ SETTINGS: Final = {
     "notifications": {"quiet": ""},
     "limits": {"inline_s": 2},
 }
-_LOOKS: Final[Sequence[tuple[Any, str]]] = (
-    *((documents, "EVERY_S"), (runner, "_LOOK_S"), (expiry, "LOOK_S")),
-    *((notifier, "_POLL_S"),),
+_LOOKS: Final[Sequence[tuple[Any, str, float]]] = (
+    *((documents, "EVERY_S", 21_600.0), (notifier, "_POLL_S", 1800.0)),
+    *((runner, "_LOOK_S", 600.0), (expiry, "LOOK_S", 600.0), (pubsub, "_TIDY_S", 21_600.0)),
 )
-"""How often is looked at files and clocks that nobody has changed in most hours."""
-_LOOK_S: Final = 600.0
+"""How often is looked at files and clocks that nobody has changed in most hours, in seconds."""
 CRASHED_S: Final = 5.0
 """Seconds after which a service manager starts a service that has failed."""
 _MOST_STEPS: Final = 50_000
@@ -134,10 +136,10 @@ class World:
         scheduler._r.seed(life.seed)
         self.system = SimulatedSystem(life.seed)
         system.use(self.system)
-        for module, name in _LOOKS:
-            setattr(module, name, _LOOK_S)
         trio.lowlevel.add_instrument(StandstillDetector(self.history.now, self._stands_still))
-        with simulated_disk() as self.disk:
+        with simulated_disk() as self.disk, ExitStack() as stack:
+            for module, name, seconds in _LOOKS:
+                stack.enter_context(patch.object(module, name, seconds))
             try:
                 async with anyio.create_task_group() as self.group:
                     self.group.start_soon(self.rules.watch)
