@@ -76,7 +76,7 @@ async def test_the_model_knows_what_a_schedule_has_told(
         juliet = kit.peer(JULIET)
         await juliet.ask("Hi", "Hello.")
         before = [message.text for message in model.requests[-1].messages]
-        await kit.jump(2 * HOUR_S)
+        await kit.jump(2 * HOUR_S + 1)
         assert await juliet.hear("tide") == f"{start}The tide is high."
         await kit.restart(kill=True)
         await juliet.ask(QUESTION, "It is high.")
@@ -97,7 +97,7 @@ async def test_what_is_held_is_not_in_the_conversation_before_it_is_told(tmp_pat
     work = settings(tmp_path, skill="tide") | {"notifications": {"quiet": "13:00-15:00"}}
     async with service(tmp_path, work, model=model) as kit:
         juliet = kit.peer(JULIET)
-        await kit.jump(2 * HOUR_S)
+        await kit.jump(2 * HOUR_S + 1)
         await juliet.ask(QUESTION, "Well.")
         assert "The tide is high." not in model.asked
         await kit.jump(1.5 * HOUR_S)
@@ -111,7 +111,7 @@ async def test_the_answer_to_a_goal_is_there_once_for_all_who_are_told(tmp_path:
     tell = ["juliet@capulet.example", "nurse@capulet.example"]
     work = settings(tmp_path, goal="Look at the sea.", tell=tell)
     async with service(tmp_path, work, model=model) as kit:
-        await kit.jump(2 * HOUR_S)
+        await kit.jump(2 * HOUR_S + 1)
         for peer, origin in ((kit.peer(JULIET), ""), (kit.peer(NURSE), 'from="the web"')):
             await peer.ask(QUESTION, "Well.")
             assert model.asked.count("The tide is high.") == 1
@@ -136,7 +136,7 @@ async def test_without_a_model_nothing_is_kept_for_conversations(tmp_path: Path)
     async with service(tmp_path, settings(tmp_path, skill="tide")) as kit:
         juliet = kit.peer(JULIET)
         await juliet.say("/run walk")
-        await kit.jump(2 * HOUR_S)
+        await kit.jump(2 * HOUR_S + 1)
         await kit.advance(1)
         assert [await juliet.hear("tide") for _ in range(2)] == ["The tide is high."] * 2
         assert not await told_messages(kit)

@@ -1,7 +1,5 @@
 """The place of a process: what proves that its former life is over, and writes nothing more."""
 
-import errno
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -18,8 +16,7 @@ from component.store import Storage
 from component.store import directory as lock_module
 from component.store import server as server_module
 from component.store.database import Database
-from component.store.directory import DirectoryLock, locked, sync_directory
-from tests.kit.power import after_power_failures
+from component.store.directory import DirectoryLock
 
 pytestmark = pytest.mark.anyio
 
@@ -58,29 +55,6 @@ def test_a_lock_that_was_made_anew_is_another_place(tmp_path: Path) -> None:
         # Two processes have locked the directory now, and neither takes the other for dead.
         with closing_lock(tmp_path) as also:
             assert held.place != also.place
-
-
-def test_a_lock_is_released_while_the_disk_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(_descriptor: int, _size: int) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    lock = DirectoryLock.acquire(tmp_path)
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "ftruncate", fails)
-        lock.release()
-    with closing_lock(tmp_path):
-        pass
-
-
-def test_a_new_data_directory_survives_a_power_failure(tmp_path: Path) -> None:
-    def start(data: Path) -> None:
-        with locked(data / "new" / "deep"):
-            (data / "new" / "deep" / "kept").touch()
-            sync_directory(data / "new" / "deep")
-
-    assert all("new/deep/kept" in left for left in after_power_failures(tmp_path, start))
 
 
 def test_after_a_boot_it_is_another_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

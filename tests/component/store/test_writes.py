@@ -367,6 +367,8 @@ async def test_values_mean_the_same_on_both(storage: Storage) -> None:
 class Flaky:
     """An engine whose surroundings fail a few times."""
 
+    is_shared = False
+
     def __init__(self, failures: int) -> None:
         self.failures = failures
         self.ran: list[int] = []

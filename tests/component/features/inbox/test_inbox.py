@@ -201,7 +201,7 @@ async def test_a_question_that_was_withheld_is_shown_before_a_yes_counts(tmp_pat
     async with service(tmp_path, settings(tmp_path, schedule=work)) as kit:
         juliet = kit.peer(JULIET)
         await does(kit, juliet, "/stop-contact")
-        await kit.jump(2 * HOUR_S)
+        await kit.jump(2 * HOUR_S + 1)
         await kit.advance(1)
         assert "May I" not in "".join(map(body, juliet.take()))
         assert "Question" in await does(kit, juliet, "/inbox")
@@ -246,14 +246,14 @@ async def test_a_marker_of_a_client_removes_what_was_sent_until_then(tmp_path: P
 
         pong = await does(kit, juliet, "/ping")
         await juliet.say("/run walk")
-        await kit.jump(2 * HOUR_S)
+        await kit.jump(2 * HOUR_S + 1)
         await kit.advance(1)
         await displays(pong)  # it came before
         assert sorted(await listed(kit)) == [TIDE, WALKED]
         await kit.restart(kill=True)
         await displays("tide")
         assert await listed(kit) == []
-        await kit.jump(2 * HOUR_S)
+        await kit.jump(2 * HOUR_S + 1)
         await kit.advance(1)
         assert await listed(kit) == [TIDE]
         await displays(await does(kit, juliet, "/ping"))  # it came after
@@ -267,7 +267,7 @@ async def test_what_is_held_is_shown_and_can_be_dropped(tmp_path: Path) -> None:
         tmp_path, settings(tmp_path, schedule=schedule(), notifications=quiet)
     ) as kit:
         juliet = kit.peer(JULIET)
-        await kit.jump(2 * HOUR_S)
+        await kit.jump(2 * HOUR_S + 1)
         assert "1. Held, today at 14:00 UTC: The tide is high." in await does(kit, juliet, "/inbox")
         assert await does(kit, juliet, "/inbox 1 done") == "1 entry put away."
         assert await does(kit, juliet, "/notifications") == "There are no held notifications."
@@ -362,7 +362,7 @@ async def test_the_model_reads_the_inbox_with_the_taints_of_what_is_in_it(
     work = settings(tmp_path, schedule=schedule(skill), policy=flows)
     async with service(tmp_path, work, model=model) as kit:
         juliet = kit.peer(JULIET)
-        await kit.jump(2 * HOUR_S)
+        await kit.jump(2 * HOUR_S + 1)
         await does(kit, juliet, "/new")  # the session does not have the notification
         await juliet.say("What is waiting for me?")
         await kit.advance(5)
