@@ -75,8 +75,11 @@ class DirectoryLock:
         return f"{boot}/{file.st_dev}/{file.st_ino}" if boot else None
 
     def release(self) -> None:
-        """Release the lock."""
-        os.ftruncate(self._descriptor, 0)
+        """Release the lock, also if the disk fails: a lock that nobody holds is free, whatever the
+        file contains.
+        """
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._descriptor, 0)
         os.close(self._descriptor)
 
 
