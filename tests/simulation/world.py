@@ -107,7 +107,7 @@ class World:
         system.use(self.system)
         for module, name in _LOOKS:
             setattr(module, name, _LOOK_S)
-        with simulated_disk() as self.disk:
+        with simulated_disk(self._directory, self.history.now, life.seed) as self.disk:
             try:
                 async with anyio.create_task_group() as self.group:
                     self.group.start_soon(self.rules.watch)
@@ -130,7 +130,9 @@ class World:
         secret = settings.server.component_secret.get_secret_value()
         self.xmpp.add_service(AGENT, secret)
         skills = [skill for area in self._areas for skill in area.skills()]
-        self.kit = Kit(settings, self.group, self.xmpp, self.system, self.talker.script, skills)
+        self.kit = Kit(
+            *(settings, self.group, self.xmpp, self.system, self.talker.script, skills), self.disk
+        )
         everybody = (*PEOPLE, *CALLERS)
         for name in everybody:
             self.residents[name] = Resident(self, name)
