@@ -115,6 +115,7 @@ def home_of(directory: Path) -> str:
                 file.flush()
                 os.fsync(file.fileno())
             fresh.replace(path)
+            sync_directory(directory)
     if _ID.fullmatch(found) is None:
         raise StorageError(
             f"The file {path} is damaged: it should have 32 hexadecimal digits, the id of the data"
