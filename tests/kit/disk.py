@@ -12,6 +12,7 @@ from random import Random
 from typing import Any, Final, Literal
 from unittest.mock import patch
 
+from component.store import directory
 from tests.kit.process import Process, find_process
 from tests.kit.unsynced import Unsynced
 
@@ -38,12 +39,13 @@ class Disk:
         broken_since_start: whether it has failed since the last start of the service.
         operations: how many there were: commits of the database, writes to other files, syncs,
             files opened for writing, and changes of directories.
+        boots: how often the power has failed.
     """
 
     def __init__(self, root: Path, now: Callable[[], float], seed: int = 0) -> None:
         self.fails: How = ""
         self.broken_since_start = False
-        self.operations = 0
+        self.operations = self.boots = 0
         self.unsynced = Unsynced(root / ".removed", now)
         self._root, self._own = f"{root}/", f"{root}/.removed"
         self._chance = Random(f"disk {seed}")
@@ -71,6 +73,7 @@ class Disk:
         stopped. Returns what was lost.
         """
         if power_fails:
+            self.boots += 1
             return self.unsynced.lose(path, copy, self._chance)
         self.unsynced.moved(path, copy)
         return []
@@ -306,6 +309,7 @@ def simulated_disk(root: Path, now: Callable[[], float], seed: int = 0) -> Itera
         stack.enter_context(patch.object(sqlite3, "connect", connected))
         for name in _PATCHED:
             stack.enter_context(patch.object(os, name, getattr(calls, name)))
+        stack.enter_context(patch.object(directory, "boot_id", lambda: f"boot {disk.boots}"))
         for module in (io, builtins):
             stack.enter_context(patch.object(module, "open", calls.open_file))
         yield disk

@@ -52,7 +52,7 @@ def _signature_of(function: Any, docs: Mapping[str, str]) -> Any:
     return _signatures[key]
 
 
-declare.signature_of = _signature_of  # type: ignore[attr-defined] - it is imported there
+declare.signature_of = _signature_of  # type: ignore[attr-defined]
 
 
 class Kit:
@@ -187,10 +187,14 @@ class Kit:
         path = self.settings.storage.path
         if path.exists():
             shutil.copytree(path, self._left, ignore=shutil.ignore_patterns("*.sock"))
+            if not power_fails and (lock := path / "agent.lock").exists():
+                # The same file, by which the next process knows that this one has ended.
+                (self._left / lock.name).unlink()
+                (self._left / lock.name).hardlink_to(lock)
         lost: list[str] = []
         if self._disk is not None:
             lost = self._disk.copied(path, self._left, power_fails=power_fails)
-        self.xmpp.disconnect(self.agent)
+        self.xmpp.disconnect(self.agent, self)
         self._token.run_sync_soon(self._scope.cancel)
         return lost
 
@@ -230,7 +234,8 @@ class Kit:
         self._scope = anyio.CancelScope()
         make = None if self.model is None else self._make_model
         try:
-            self.service = Service(self.settings, connect=self.xmpp.connect, make_model=make)
+            connect = partial(self.xmpp.connect, owner=self)
+            self.service = Service(self.settings, connect=connect, make_model=make)
             for skill in self._skills:
                 self.service.catalog.registry.add(skill)
             with self._scope:
@@ -250,7 +255,8 @@ def make_settings_of(
     sections = tomllib.loads(settings) if isinstance(settings, str) else dict(settings)
     given = sections.get("server", {})
     server = {"component_domain": AGENT, "component_secret": _SECRET} | given
-    sections |= {"server": server, "storage": {"path": directory / "data"}}
+    storage = {"path": directory / "data"} | sections.get("storage", {})
+    sections |= {"server": server, "storage": storage}
     if model is not None:
         sections.setdefault(
             "llm", {"provider": "vllm", "model": "scripted", "base_url": "http://m"}

@@ -1,10 +1,10 @@
 """Plays a life: runs the service, its surroundings, and what happens to both."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import anyio
 import trio
@@ -72,6 +72,7 @@ class World:
         residents: the people and programs, by name.
         reactions: how they react to questions about each label.
         pause_s: seconds until the service is started again when it has ended.
+        quiet_s: seconds without faults at the end.
     """
 
     group: TaskGroup
@@ -79,6 +80,7 @@ class World:
     disk: Disk
     xmpp: Xmpp
     kit: Kit
+    quiet_s: ClassVar[float] = QUIET_S
 
     def __init__(self, life: Life, directory: Path, areas: Sequence[type[Area]] = AREAS) -> None:
         self._life, self._directory = life, directory
@@ -147,7 +149,7 @@ class World:
         await anyio.sleep(max(0.0, self._life.days * DAY_S - self.history.now()))
         for area in self._areas:
             area.heal()
-        await anyio.sleep(QUIET_S)
+        await anyio.sleep(self.quiet_s)
         self.rules.at_rest(self.kit)
         self._is_over = True
         await self.kit.stop()
@@ -181,19 +183,21 @@ def _is_of_disk(error: BaseException) -> bool:
     return isinstance(error, StorageError | OSError)
 
 
-def kinds() -> list[tuple[int, Draw]]:
+def kinds(areas: Sequence[type[Area]] = AREAS) -> list[tuple[int, Draw]]:
     """Return how often each kind of action happens."""
-    return [(weight, draw) for area in AREAS for draw, weight in area.draws.items()]
+    return [(weight, draw) for area in areas for draw, weight in area.draws.items()]
 
 
-def play(life: Life, directory: Path) -> tuple[World, Violation | None]:
+def play(
+    life: Life, directory: Path, make: Callable[[Life, Path], World] = World
+) -> tuple[World, Violation | None]:
     """Play a life in an event loop of its own; return the world, and what was violated."""
     worlds: list[World] = []
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
 
     async def run() -> Violation | None:
-        world = World(life, directory)
+        world = make(life, directory)
         worlds.append(world)
         try:
             await world.play()
