@@ -1,8 +1,9 @@
 """Plays a life of two or three instances that share a PostgreSQL database."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
 from unittest.mock import patch
@@ -17,12 +18,15 @@ from component.store.errors import StorageError
 from component.tasks import leases
 from tests.kit.database import Database, shared_database
 from tests.kit.service import Kit, make_settings_of
+from tests.servers.postgres import Postgres
 from tests.simulation.areas import AREAS
 from tests.simulation.areas.instances import areas_with
-from tests.simulation.life import Life
-from tests.simulation.world import CRASHED_S, SETTINGS, World
+from tests.simulation.life import Life, draw
+from tests.simulation.rules import Violation
+from tests.simulation.world import CRASHED_S, SETTINGS, Lives, World, kinds, play
 
 SHARED_AREAS: Final = areas_with(AREAS)
+DAYS: Final = 0.05
 PAUSES_S: Final = (5.0, 60.0, 600.0)
 """Instances look for each other again and again, so an hour takes as long as days of one alone."""
 _SLOWER: Final[Sequence[tuple[Any, Mapping[str, float]]]] = (
@@ -98,11 +102,32 @@ class SharedWorld(World):
             if kit.process.is_alive:
                 self.history.fault("stop", name)
             else:
-                self.database.end_process(kit.process)
                 await kit.buried()
             kit.process.is_alive = False
             await anyio.sleep(self.pauses[kit] or self.pause_s)
             self.pauses[kit] = self.pause_s = 0.0
+
+
+@contextmanager
+def shared_lives(days: float | None, place: Path) -> Iterator[Lives]:
+    """Run a server for the duration of the context, which has a database for each life.
+
+    Args:
+        days: how long a life is.
+        place: where the instances have their files.
+    """
+    with Postgres() as server:
+
+        def play_one(life: Life) -> tuple[World, Violation | None]:
+            with server.migrated_database() as url:
+                return play(life, place, partial(SharedWorld, url=url))
+
+        yield Lives(partial(draw_shared, days=days or DAYS), play_one)
+
+
+def draw_shared(seed: int, days: float = DAYS) -> Life:
+    """Draw a life of several instances."""
+    return draw(seed, days, kinds(SHARED_AREAS), PAUSES_S)
 
 
 def _is_expected(error: BaseException) -> bool:
