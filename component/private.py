@@ -11,10 +11,10 @@ FILE_MODE: Final = 0o600
 _OTHERS: Final = 0o077
 
 
-def make_directory(path: Path) -> None:
-    """Make a directory, and those above it, as far as they are missing. Raises OSError.
+def make_directory(path: Path) -> list[Path]:
+    """Make a directory, and those above it, as far as they are missing; return what was made.
 
-    A directory that exists keeps its mode: it is the operator's.
+    A directory that exists keeps its mode: it is the operator's. Raises OSError.
     """
     missing = []
     while not path.is_dir():
@@ -24,6 +24,7 @@ def make_directory(path: Path) -> None:
         path = path.parent
     for each in reversed(missing):
         each.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+    return missing
 
 
 def open_private(path: Path, mode: Literal["w", "wb", "x"]) -> IO[Any]:

@@ -87,7 +87,9 @@ class DirectoryLock:
 def locked(directory: Path) -> Iterator[DirectoryLock]:
     """Hold the lock of a data directory, which is made if it is missing. Raises StorageError."""
     with explained(directory):
-        make_directory(directory)
+        for made in make_directory(directory):
+            with contextlib.suppress(PermissionError):  # it need not be readable
+                sync_directory(made.parent)
     with explained(directory / "agent.lock"):
         lock = DirectoryLock.acquire(directory)
     try:
