@@ -6,11 +6,13 @@ has its own (`tests.simulation.areas`).
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 import anyio
 
+from component.audit.verify import verify_beside
 from tests.simulation.history import Entry, History, Stanza
 
 LABEL: Final = re.compile(r"\b[xms]\d+(?:\.\w+)?\b")
@@ -70,6 +72,7 @@ class Rules:
         for rule in self._rules:
             rule.at_rest()
         check_internals(kit)
+        check_audit_log(kit.settings.storage.path / "audit")
 
 
 def check_internals(kit: Any) -> None:
@@ -81,3 +84,12 @@ def check_internals(kit: Any) -> None:
     slots = service._worker.slots.snapshot()
     if slots.free != slots.total:
         raise Violation(f"slots that were not given back: {slots}")
+
+
+def check_audit_log(directory: Path) -> None:
+    """Check that an audit log is complete and unchanged, and was so at each start. Raises
+    Violation.
+    """
+    found = verify_beside(directory)
+    if not found.whole:
+        raise Violation(f"the audit log: {[one.sentence for one in found.findings]}")
