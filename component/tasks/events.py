@@ -144,9 +144,14 @@ class EventSender:
             sent = dict(self._sent)
             for one in sent.values():
                 await one.delivery.settled()
-            if await self._listener.handled():
+            # What no stanza tells cannot be lost, also if there is no connection.
+            told = {one: what for one, what in sent.items() if what.delivery.has_stanzas}
+            if not told or await self._listener.handled():
                 await self._write(sent, keep_trying=True)
                 continue
+            await self._write(
+                {one: what for one, what in sent.items() if one not in told}, keep_trying=True
+            )
             # The connection was lost, and some of it may be lost with it. There may be a new one.
             self._forget(sent)
             try:

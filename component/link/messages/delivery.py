@@ -34,13 +34,17 @@ class Delivery:
         must_arrive: it is dropped only after everything else has been dropped.
 
     Attributes:
+        has_stanzas: whether there was anything to send.
         withheld: the bare JIDs to whom nothing was sent, because they want no such messages.
     """
 
-    __slots__ = ("_changed", "_outcome", "_waiting", "must_arrive", "state", "withheld")
+    __slots__ = (
+        *("_changed", "_outcome", "_waiting", "has_stanzas", "must_arrive", "state", "withheld"),
+    )
 
     def __init__(self, *, must_arrive: bool = False) -> None:
         self.must_arrive = must_arrive
+        self.has_stanzas = False
         self.state: DeliveryState = "queued"
         self._waiting: list[Entry] = []
         self._outcome: DeliveryOutcome = "written"
@@ -77,6 +81,7 @@ class Delivery:
     def add(self, stanza: "Entry") -> None:
         """Add a stanza that waits."""
         self._waiting.append(stanza)
+        self.has_stanzas = True
         self.state = "queued"
 
     def settle(self, stanza: "Entry", outcome: DeliveryOutcome) -> None:

@@ -366,6 +366,16 @@ async def test_what_may_be_lost_with_the_connection_is_told_again(open_storage: 
         ] * 3
 
 
+async def test_what_needs_no_stanza_is_told_once_without_a_connection(open_storage: Open) -> None:
+    ear = Ear()
+    ear.is_silent, ear.losses = True, 1_000
+    async with living(open_storage, three_steps([]), ear=ear) as world:
+        done = await world.task("three")
+        await world.reaches(done, "completed")
+        await eventually(functools.partial(all_told, world))
+        assert [one.task.state for one in ear.notices].count("completed") == 1
+
+
 async def test_what_could_not_be_told_is_told_on_connecting(open_storage: Open) -> None:
     log: list[str] = []
     ear = Ear()

@@ -12,7 +12,7 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from component.link.messages.delivery import Delivery, nothing_to_send
+from component.link.messages.delivery import Delivery
 from component.policy import Policy
 from component.policy.flows import Flows
 from component.policy.policy import PeerRule
@@ -40,11 +40,20 @@ Open = Callable[..., AbstractAsyncContextManager[Storage]]
 _ids = itertools.count()
 
 
+def written(*, has_stanzas: bool = True) -> Delivery:
+    """Return the delivery of a message that was written, or that needed no stanza."""
+    delivery = Delivery()
+    delivery.has_stanzas = has_stanzas
+    delivery.conclude()
+    return delivery
+
+
 class Ear:
     """A listener that keeps what it hears, and can be deaf.
 
     Attributes:
         losses: how often the connection is lost before the server has handled what was sent.
+        is_silent: whether no stanza tells anybody of the changes.
     """
 
     def __init__(self) -> None:
@@ -52,7 +61,7 @@ class Ear:
         self.deaf = False
         self.losses = 0
         self.forgotten: list[DeletedTask] = []
-        self.holds = False
+        self.holds = self.is_silent = False
         self.deliveries: list[Delivery] = []
         """Of the notices that were heard while it `holds` them."""
         self._heard = anyio.Event()
@@ -68,7 +77,7 @@ class Ear:
         self.notices.append(notice)
         self._heard.set()
         if not self.holds:
-            return nothing_to_send()
+            return written(has_stanzas=not self.is_silent)
         self.deliveries.append(Delivery())
         return self.deliveries[-1]
 
