@@ -29,6 +29,8 @@ SHARED_AREAS: Final = areas_with(AREAS)
 DAYS: Final = 0.05
 PAUSES_S: Final = (5.0, 60.0, 600.0)
 """Instances look for each other again and again, so an hour takes as long as days of one alone."""
+IDLE_PER_S: Final = 3.0
+"""An instance that has nothing to do runs about one statement per second, and never so many."""
 _SLOWER: Final[Sequence[tuple[Any, Mapping[str, float]]]] = (
     (leases, {"HEARTBEAT_S": 10.0, "DEAD_S": 60.0, "GAP_S": 30.0}),
     *((module, {"_LOOK_S": 60.0}) for module in (events, notifier, room_questions)),
@@ -45,10 +47,12 @@ class SharedWorld(World):
         database: the database, as the instances see it.
         kits: the instances.
         pauses: seconds until each is started again when it has ended.
+        statements_before_rest: how many statements there were until all faults had ended.
     """
 
     quiet_s: ClassVar[float] = 3600.0
     database: Database
+    statements_before_rest = 0
 
     def __init__(self, life: Life, directory: Path, url: str) -> None:
         self.url = url
@@ -63,6 +67,13 @@ class SharedWorld(World):
             for module, values in _SLOWER:
                 stack.enter_context(patch.multiple(module, **values))
             await super().play()
+            self._check_idle()
+
+    def _check_idle(self) -> None:
+        statements = self.database.statements - self.statements_before_rest
+        per_second = statements / self.quiet_s / len(self.kits)
+        if per_second > IDLE_PER_S:
+            raise Violation(f"an idle instance runs {per_second:.1f} statements per second")
 
     def make_kit(self, number: int) -> Kit:
         """Return another instance."""
