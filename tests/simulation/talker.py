@@ -13,9 +13,21 @@ from tests.kit.model import Said, Script, call
 from tests.kit.process import current_process
 from tests.simulation.history import History, Prompt
 
-_ASKED: Final = re.compile(r"\b(m\d+) (talk|note|work|pay|ask|lie)\b")
+_ASKED: Final = re.compile(r"\b([mrw]\d+(?:\.\w+)?) (talk|note|work|pay|grant|ask|lie)\b")
 _REMINDER: Final = re.compile(r"\bremember (s\d+)\b")
 _SILENT_S: Final = 1200.0
+
+
+def asked_in(request: ModelRequest) -> list[tuple[str, str]]:
+    """Return what is asked for: each label, and the wish.
+
+    In a room, the model also sees what others have written; it is asked by the end of the last
+    message of a user.
+    """
+    users = [one for one in request.messages if one.role == "user"]
+    asked: list[tuple[str, str]] = _ASKED.findall(users[-1].text) if users else []
+    is_in_room = bool(asked) and asked[-1][0].startswith(("r", "w"))
+    return asked[-1:] if is_in_room else asked
 
 
 class Talker:
@@ -53,7 +65,7 @@ class Talker:
     def _honest(self, request: ModelRequest) -> Said:
         last = request.messages[-1]
         mine = next((one for one in reversed(request.messages) if one.role == "user"), last)
-        reminder, asked = _REMINDER.findall(mine.text), _ASKED.findall(mine.text)
+        reminder, asked = _REMINDER.findall(mine.text), asked_in(request)
         if reminder and not asked:
             return f"Time for {reminder[-1]}."
         if not asked:
