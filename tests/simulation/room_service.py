@@ -3,6 +3,7 @@ the history, and it removes occupants whom it cannot reach, as servers do.
 """
 
 import re
+from collections.abc import Callable
 from typing import Final, Literal
 
 import anyio.lowlevel
@@ -34,7 +35,10 @@ class RoomService(Rooms):
 
     Attributes:
         is_up: whether it can be reached.
+        asked: called with each question that a room passes on.
     """
+
+    asked: Callable[[str], None] = staticmethod(lambda _: None)
 
     def __init__(
         self, xmpp: Xmpp, history: History, group: TaskGroup, agent: str, server: Server
@@ -47,6 +51,8 @@ class RoomService(Rooms):
         if self.is_up:
             self._record(xml, "sent", _FROM)
             super().say(xml)
+            if "<confirm " in xml:
+                self.asked(xml)
 
     def send(self, xml: str) -> None:
         self._record(xml, "received", _TO)
@@ -59,7 +65,8 @@ class RoomService(Rooms):
 
     def _record(self, xml: str, way: Literal["sent", "received"], address: re.Pattern[str]) -> None:
         head = xml[: xml.index(">")]
-        if self._agent in head and not head.startswith("<iq"):
+        is_old = way == "sent" and "<delay " in xml
+        if self._agent in head and not is_old and not head.startswith("<iq"):
             found = address.search(head)
             assert found is not None
             self._history.add(Stanza(self._history.now(), found[1], way, xml))

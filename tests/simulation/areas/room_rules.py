@@ -233,7 +233,7 @@ class Addressed(RoomRule):
             self._ids.get((entry.session, one.get("id", "")), "")
             for one in stanza.findall("{*}reply")
         }
-        if wrong := labels & self._others:
+        if wrong := labels & self._others - {""}:
             raise Violation(f"the agent answers what is not for it: {sorted(wrong)}")
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:

@@ -224,7 +224,7 @@ class Rooms(Area):
                 if account is not None:
                     text = f"w{number} {wish}, please. It is hush-{who}-{number}."
                     self.world.residents[who].wants(f"{text} (privately in {address})")
-                    await self.room(address).whisper(account, self._nick(address), text)
+                    await self.room(address).whisper(account, self.nick(address), text)
             case RoomStop(who=who, room=address, text=text):
                 account = await self.into(address, who)
                 if account is not None:
@@ -265,7 +265,8 @@ class Rooms(Area):
         domain = self.world.kit.agent
         return next((nick for nick, one in occupants if one.jid.domain == domain), "")
 
-    def _nick(self, address: str) -> str:
+    def nick(self, address: str) -> str:
+        """Return the nickname by which people write to the agent."""
         return self._own(address) or NICK
 
     async def _talk(self, action: RoomTalk) -> None:
@@ -279,7 +280,7 @@ class Rooms(Area):
             await anyio.sleep(2 * self.world.chance.random())
 
     async def _say(self, account: Account, address: str, label: str, how: How, wish: str) -> None:
-        room, nick = self.room(address), self._nick(address)
+        room, nick = self.room(address), self.nick(address)
         text, inside = f"{label} {wish}, please. said-{room.jid.local}-{label[1:]}", ""
         match how:
             case "name":
