@@ -300,6 +300,27 @@ async def test_a_request_survives_a_kill_and_is_answered_once_in_the_room(tmp_pa
         assert it.said() == ["The nightingale."]
 
 
+async def test_what_was_stopped_does_not_continue_after_a_kill(tmp_path: Path) -> None:
+    reached = anyio.Event()
+
+    async def never(_request: ModelRequest) -> str:
+        reached.set()
+        await anyio.sleep_forever()
+        return ""
+
+    async with lobby(tmp_path, Script(never, otherwise="The nightingale.")) as it:
+        await it.room.say(it.juliet, f"{NICK}: which bird was it?")
+        await reached.wait()
+        await it.room.say(it.romeo, "stop")
+        await it.juliet.hear("Stopped.")
+        await it.kit.kill()
+        it.room.remove(NICK, 333)
+        await it.kit.start()
+        await it.again()
+        assert it.said() == ["Stopped."]
+        assert len(it.model.requests) == 1
+
+
 async def test_stop_to_somebody_else_is_not_answered(tmp_path: Path) -> None:
     async with lobby(tmp_path, Script()) as it:
         await it.room.say(it.romeo, "stop")
