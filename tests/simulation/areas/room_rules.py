@@ -5,7 +5,7 @@ received from it; see `tests.simulation.room_service`.
 """
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from typing import Final
 from xml.etree import ElementTree as ET
 
@@ -272,7 +272,7 @@ class Turns(RoomRule):
         super().__init__()
         self._turn = 0
         self._of: dict[str, int] = {}
-        self._answered: Counter[int] = Counter()
+        self._answered: dict[int, set[str]] = defaultdict(set)
 
     def heard(self, entry: Stanza, stanza: ET.Element, nick: str) -> None:
         if entry.session != LOBBY or stanza.get("type") != "groupchat":
@@ -287,8 +287,9 @@ class Turns(RoomRule):
         answer = _ANSWER.match(stanza.findtext("{*}body", ""))
         for label in () if answer is None else _LABEL.findall(answer[1]):
             if label in self._of:
-                self._answered[self._of[label]] += 1
-                if self._answered[self._of[label]] > 2:
+                answers = self._answered[self._of[label]]
+                answers.add(stanza.get("id", ""))
+                if len(answers) > 2:
                     raise Violation("the agent has answered a program three times in a row")
 
     def broke(self, fault: Fault) -> None:

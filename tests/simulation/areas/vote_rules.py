@@ -45,10 +45,9 @@ class _Question(msgspec.Struct):
     """
 
     id: str
-    at: float
     labels: frozenset[str]
     expires: datetime
-    messages: set[str]
+    messages: set[str] = set()
     votes: list[_Vote] = []
     is_approved: bool = False
     is_over: bool = False
@@ -77,6 +76,8 @@ class Grants(RoomRule):
             if match := re.match(r"jumps by (-?\d+)", entry.about):
                 self._jump_s += int(match[1])
         elif isinstance(entry, Stanza) and stanza is not None:
+            if entry.way == "received" and stanza.tag.endswith("message"):
+                self._asked(stanza)
             if stanza.get("type") == "groupchat":
                 self._saw_message(entry, stanza)
             elif stanza.tag.endswith("iq") and entry.way == "sent":
@@ -84,7 +85,7 @@ class Grants(RoomRule):
 
     def _saw_message(self, entry: Stanza, stanza: ET.Element) -> None:
         if entry.session == COUNCIL and entry.way == "received":
-            self._asked(entry, stanza)
+            self._said(stanza)
         elif (stanza.get("from") or "").startswith(COUNCIL):
             self._passed_on(stanza)
         elif entry.way == "sent" and stanza.get("to") == COUNCIL:
@@ -92,24 +93,26 @@ class Grants(RoomRule):
 
     # Questions.
 
-    def _asked(self, entry: Stanza, stanza: ET.Element) -> None:
+    def _asked(self, stanza: ET.Element) -> None:
+        """Note a question that somebody is asked."""
+        confirm = stanza.find(f"{CONFIRM}confirm")
+        if confirm is None or confirm.find(f"{CONFIRM}approvals") is None:
+            return
+        id_ = confirm.get("id", "")
+        if id_ not in self._questions:
+            labels = frozenset(LABEL.findall(" ".join(confirm.itertext())))
+            expires = datetime.fromisoformat(confirm.findtext(f"{CONFIRM}expires", ""))
+            self._questions[id_] = _Question(id_, labels, expires)
+
+    def _said(self, stanza: ET.Element) -> None:
+        """Note what the agent says to the council about a question."""
         id_, replaced = stanza.get("id", ""), stanza.find("{*}replace")
         if replaced is not None:
             for one in self._questions.values():
                 if replaced.get("id") in one.messages:
                     self._changed(one, id_, stanza.findtext("{*}body", "").splitlines()[-1])
-            return
-        confirm = stanza.find(f"{CONFIRM}confirm")
-        if confirm is None:
-            return
-        labels = frozenset(LABEL.findall(" ".join(confirm.itertext())))
-        expires = datetime.fromisoformat(confirm.findtext(f"{CONFIRM}expires", ""))
-        known = self._questions.get(confirm.get("id", ""))
-        if known is None:
-            key = confirm.get("id", "")
-            self._questions[key] = _Question(key, entry.at, labels, expires, {id_})
-        else:
-            known.messages.add(id_)
+        elif (confirm := stanza.find(f"{CONFIRM}confirm")) is not None:
+            self._questions[confirm.get("id", "")].messages.add(id_)
 
     def _changed(self, one: _Question, id_: str, state: str) -> None:
         one.messages.add(id_)
@@ -194,5 +197,5 @@ class Grants(RoomRule):
 
     def at_rest(self) -> None:
         for one in self._questions.values():
-            if not one.state.startswith(("Approved", *_ENDED)):
+            if one.messages and not one.state.startswith(("Approved", *_ENDED)):
                 raise Violation(f"the council does not know what became of {one.id}: {one.state}")
