@@ -128,6 +128,7 @@ class Answered(RoomRule):
         self._answers: dict[str, set[str]] = defaultdict(set)
         self._heard: dict[str, list[float]] = defaultdict(list)
         self._said: dict[str, list[float]] = defaultdict(list)
+        self._to_stop: set[str] = set()
         self._stopped: set[str] = set()
 
     def heard(self, entry: Stanza, stanza: ET.Element, nick: str) -> None:
@@ -136,6 +137,7 @@ class Answered(RoomRule):
             return
         if _STOP.fullmatch(body.replace(":", "")):
             self._excuse(room)
+            self._to_stop |= {label for label, one in self._open.items() if one.room == room}
         label = next(iter(_LABEL.findall(body)), "")
         is_private = self.kind == "chat"
         if not label or not (is_private or self.addresses(room, stanza)):
@@ -160,7 +162,7 @@ class Answered(RoomRule):
         for reply in stanza.findall("{*}reply"):
             self._open.pop(self._ids.get((room, reply.get("id", "")), ""), None)
         if body.startswith("Stopped"):
-            self._stopped |= {label for label, one in self._open.items() if one.room == room}
+            self._stopped |= self._to_stop & self._open.keys()
         answer = _ANSWER.match(body)
         if answer is None:
             if self.kind == "chat":
