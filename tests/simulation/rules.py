@@ -67,9 +67,13 @@ class Rules:
 
     def at_rest(self, kit: Any) -> None:
         """Check what must hold after a time without faults. Raises Violation."""
-        for rule in self._rules:
-            rule.at_rest()
-        check_internals(kit)
+        try:
+            for rule in self._rules:
+                rule.at_rest()
+            check_internals(kit)
+        except Violation as violation:
+            self.violation = violation
+            raise
 
 
 def check_internals(kit: Any) -> None:

@@ -19,15 +19,17 @@ _SILENT_S: Final = 1200.0
 
 
 def asked_in(request: ModelRequest) -> list[tuple[str, str]]:
-    """Return what is asked for: each label, and the wish.
+    """Return what is asked for since the last answer: each label, and the wish.
 
-    In a room, the model also sees what others have written; it is asked by the end of the last
-    message of a user.
+    In a room, a message begins with what others have written, in a part of its own.
     """
-    users = [one for one in request.messages if one.role == "user"]
-    asked: list[tuple[str, str]] = _ASKED.findall(users[-1].text) if users else []
-    is_in_room = bool(asked) and asked[-1][0].startswith(("r", "w"))
-    return asked[-1:] if is_in_room else asked
+    asked: list[tuple[str, str]] = []
+    for message in request.messages:
+        if message.role == "system" or (message.role == "assistant" and not message.tool_calls):
+            asked.clear()
+        elif message.role == "user":
+            asked += _ASKED.findall(getattr(message.parts[-1], "text", ""))
+    return asked
 
 
 class Talker:

@@ -109,7 +109,7 @@ class Grants(RoomRule):
         id_, replaced = stanza.get("id", ""), stanza.find("{*}replace")
         if replaced is not None:
             for one in self._questions.values():
-                if replaced.get("id") in one.messages:
+                if replaced.get("id") in (one.id, *one.messages):
                     self._changed(one, id_, stanza.findtext("{*}body", "").splitlines()[-1])
         elif (confirm := stanza.find(f"{CONFIRM}confirm")) is not None:
             self._questions[confirm.get("id", "")].messages.add(id_)
