@@ -76,7 +76,8 @@ class Answered(msgspec.Struct, frozen=True):
     """The turn has ended, and its answer is on disk. `text` may contain directives.
 
     `excused` says that it is a sentence of the service, because the model gave no answer, and
-    `stopped` that the turn was stopped before, so that there is no answer. `taints` are those of everything that the model has read, `files` are those that its tools have made.
+    `stopped` that the turn was stopped before, so that there is no answer. `taints` are those of
+    everything that the model has read, `files` are those that its tools have made.
     """
 
     text: str

@@ -58,15 +58,15 @@ class RoomRule(Rule):
     def _saw_stanza(self, entry: Stanza, stanza: ET.Element) -> None:
         room, type_ = entry.session, stanza.get("type", "")
         kind = stanza.tag.rpartition("}")[2]
+        speaks = type_ in ("groupchat", "chat") and stanza.find("{*}body") is not None
         nick = stanza.get("from" if entry.way == "sent" else "to", "").partition("/")[2]
         if kind == "presence" and entry.way == "sent":
             self._moved(room, nick, type_, stanza)
-        elif kind == "message" and entry.way == "received" and self.own[room]:
-            if type_ in ("groupchat", "chat") and stanza.find("{*}body") is not None:
+        elif speaks and entry.way == "received":
+            if self.own[room]:
                 self.said(entry, stanza, nick)
-        elif kind == "message" and stanza.find("{*}delay") is None and nick not in self.own[room]:
-            if type_ in ("groupchat", "chat") and nick and stanza.find("{*}body") is not None:
-                self.heard(entry, stanza, nick)
+        elif speaks and nick and nick not in self.own[room]:
+            self.heard(entry, stanza, nick)
 
     def _moved(self, room: str, nick: str, type_: str, presence: ET.Element) -> None:
         codes = {one.get("code") for one in presence.iter() if one.tag.endswith("}status")}
@@ -77,7 +77,9 @@ class RoomRule(Rule):
             if "303" not in codes:
                 self.out(room)
             return
-        self.own[room].add(nick)
+        if nick not in self.own[room]:
+            self.own[room].add(nick)
+            self.entered(room)
         item = next((one for one in presence.iter() if one.tag.endswith("}item")), None)
         self.is_muted[room] = item is not None and item.get("role") == "visitor"
         if self.is_muted[room]:
@@ -90,6 +92,9 @@ class RoomRule(Rule):
 
     def said(self, entry: Stanza, stanza: ET.Element, nick: str) -> None:
         """Look at what the agent says to all, or to an occupant."""
+
+    def entered(self, room: str) -> None:
+        """Note that the agent has entered a room, or has another nickname there."""
 
     def out(self, room: str) -> None:
         """Note that the agent has left a room, or lost its voice there."""

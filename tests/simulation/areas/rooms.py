@@ -24,7 +24,7 @@ from tests.simulation.life import PEOPLE, REACTIONS, Action, Reaction
 from tests.simulation.people import Account
 from tests.simulation.room_service import COUNCIL, LOBBY, Ending, RoomService
 from xep import muc
-from xep.binding.escaping import escape_attribute, escape_text
+from xep.binding.escaping import escape_attribute
 from xep.jid import JID
 
 NICK: Final = "Bot"
@@ -369,9 +369,9 @@ class Rooms(Area):
             self._unmute(address)
 
     def _unmute(self, address: str) -> None:
-        if self.service.is_up and (own := self._own(address)):
-            if self.room(address).occupants[own].role == "visitor":
-                self.room(address).set_role(own, "participant")
+        room, own = self.room(address), self._own(address)
+        if self.service.is_up and own and room.occupants[own].role == "visitor":
+            room.set_role(own, "participant")
 
     def heal(self) -> None:
         """End all faults."""

@@ -11,7 +11,8 @@ import msgspec
 from tests.kit.system import START
 from tests.simulation.areas.room_rules import RoomRule
 from tests.simulation.history import Effect, Entry, Fault, Stanza, Wish
-from tests.simulation.room_service import COUNCIL
+from tests.simulation.life import CALLERS
+from tests.simulation.room_service import AWAY, COUNCIL
 from tests.simulation.rules import CONFIRM, LABEL, Violation
 from xep.muc import Affiliation
 
@@ -25,6 +26,8 @@ NEED: Final = 2
 _NAMED: Final = re.compile(r"@?Bot\S*\s*(yes|no) ([0-9a-f]{4,})")
 _HANDLED_S: Final = 30.0
 """Seconds in which a vote is counted, unless something fails."""
+_SHOWN_S: Final = 7200.0
+"""Seconds after which the council has seen a question."""
 _ENDED: Final = ("Denied", "Expired", "Withdrawn")
 
 
@@ -45,6 +48,7 @@ class _Question(msgspec.Struct):
     """
 
     id: str
+    at: float
     labels: frozenset[str]
     expires: datetime
     messages: set[str] = set()
@@ -63,8 +67,11 @@ class Grants(RoomRule):
         self._requesters: dict[str, str] = {}
         self._granted: Counter[str] = Counter()
         self._jump_s = 0.0
+        self._now = self._fine_since = 0.0
+        self._is_away = False
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
+        self._now = entry.at
         super().saw(entry, stanza)
         if isinstance(entry, Effect):
             if entry.step == "granted":
@@ -77,7 +84,7 @@ class Grants(RoomRule):
                 self._jump_s += int(match[1])
         elif isinstance(entry, Stanza) and stanza is not None:
             if entry.way == "received" and stanza.tag.endswith("message"):
-                self._asked(stanza)
+                self._asked(stanza, entry.at)
             if stanza.get("type") == "groupchat":
                 self._saw_message(entry, stanza)
             elif stanza.tag.endswith("iq") and entry.way == "sent":
@@ -93,7 +100,7 @@ class Grants(RoomRule):
 
     # Questions.
 
-    def _asked(self, stanza: ET.Element) -> None:
+    def _asked(self, stanza: ET.Element, at: float) -> None:
         """Note a question that somebody is asked."""
         confirm = stanza.find(f"{CONFIRM}confirm")
         if confirm is None or confirm.find(f"{CONFIRM}approvals") is None:
@@ -102,7 +109,7 @@ class Grants(RoomRule):
         if id_ not in self._questions:
             labels = frozenset(LABEL.findall(" ".join(confirm.itertext())))
             expires = datetime.fromisoformat(confirm.findtext(f"{CONFIRM}expires", ""))
-            self._questions[id_] = _Question(id_, labels, expires)
+            self._questions[id_] = _Question(id_, at, labels, expires)
 
     def _said(self, stanza: ET.Element) -> None:
         """Note what the agent says to the council about a question."""
@@ -172,13 +179,38 @@ class Grants(RoomRule):
                 people.discard(who)
         one.is_approved = one.is_approved or len(people) >= NEED
 
+    def _look(self, now: float) -> None:
+        """Check that the council has seen the questions that it could see for some time: those of
+        programs, because others may have been stopped.
+        """
+        began, self._fine_since = self._fine_since, now
+        if not self.own[COUNCIL] or self.is_muted[COUNCIL] or self._is_away or self.is_ill:
+            return
+        for one in self._questions.values():
+            has_votes = one.votes or any(self._granted[label] for label in one.labels)
+            of_program = all(self._requesters.get(label) in CALLERS for label in one.labels)
+            ended = min(now, one.expires.timestamp() - START.timestamp() - self._jump_s)
+            is_known = one.messages or has_votes or not of_program
+            if not is_known and ended - max(began, one.at) > _SHOWN_S:
+                raise Violation(f"the council does not see the question {one.id}: {one.labels}")
+
+    def entered(self, room: str) -> None:
+        if room == COUNCIL:
+            self._fine_since = self._now
+
     def broke(self, fault: Fault) -> None:
+        self._look(fault.at)
+        if fault.about.startswith(AWAY):
+            self._is_away = True
+        elif fault.about == "the rooms":
+            self._is_away = False
         for one in self._questions.values():
             for vote in one.votes[-9:]:
                 vote.is_sure = vote.is_sure and fault.at - vote.at > _HANDLED_S
 
     def out(self, room: str) -> None:
         if room == COUNCIL:
+            self._fine_since = self._now
             for one in self._questions.values():
                 for vote in one.votes[-1:]:
                     vote.is_sure = False
@@ -196,6 +228,7 @@ class Grants(RoomRule):
             )
 
     def at_rest(self) -> None:
+        self._look(self._now)
         for one in self._questions.values():
             if one.messages and not one.state.startswith(("Approved", *_ENDED)):
                 raise Violation(f"the council does not know what became of {one.id}: {one.state}")
