@@ -15,21 +15,36 @@ from tests.simulation.history import History, Prompt
 
 _ASKED: Final = re.compile(r"\b([mrw]\d+(?:\.\w+)?) (talk|note|work|pay|grant|ask|lie)\b")
 _REMINDER: Final = re.compile(r"\bremember (s\d+)\b")
+_QUESTIONS: Final = ("pay", "grant", "ask")
+"""Skills for which somebody is asked."""
 _SILENT_S: Final = 1200.0
 
 
 def asked_in(request: ModelRequest) -> list[tuple[str, str]]:
     """Return what is asked for since the last answer: each label, and the wish.
 
-    In a room, a message begins with what others have written, in a part of its own.
+    In a room, a message begins with what others have written, in a part of its own. What waits for
+    somebody is left out, unless it is what the model is to continue with.
     """
     asked: list[tuple[str, str]] = []
+    waiting: set[str] = set()
     for message in request.messages:
-        if message.role == "system" or (message.role == "assistant" and not message.tool_calls):
+        if message.role == "system" and "has stopped this turn" in message.text:
             asked.clear()
+        elif message.role == "system":
+            asked = _ASKED.findall(message.text) or asked
         elif message.role == "user":
             asked += _ASKED.findall(getattr(message.parts[-1], "text", ""))
-    return asked
+        elif message.role == "assistant" and not message.tool_calls:
+            asked.clear()
+        calls = [call for call in message.tool_calls if call.name in _QUESTIONS]
+        waiting |= {label for label, _ in asked if any(is_about(call, label) for call in calls)}
+    return [one for one in asked[:-1] if one[0] not in waiting] + asked[-1:]
+
+
+def is_about(call: ToolCall, label: str) -> bool:
+    """Return whether a call has a label among its arguments."""
+    return f'"{label}"' in call.arguments or f'"{label} ' in call.arguments
 
 
 class Talker:
@@ -73,7 +88,7 @@ class Talker:
         if not asked:
             return "I see."
         label, wish = asked[-1]
-        called = any(label in call.arguments for one in request.messages for call in one.tool_calls)
+        called = any(is_about(call, label) for one in request.messages for call in one.tool_calls)
         if last.role == "tool" or called:
             return f"re {', '.join(one for one, _ in asked)}: {last.text[:80]}"
         if wish == "talk":

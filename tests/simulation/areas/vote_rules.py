@@ -49,8 +49,8 @@ class _Question(msgspec.Struct):
 
     id: str
     at: float
+    until: float
     labels: frozenset[str]
-    expires: datetime
     messages: set[str] = set()
     votes: list[_Vote] = []
     is_approved: bool = False
@@ -109,7 +109,9 @@ class Grants(RoomRule):
         if id_ not in self._questions:
             labels = frozenset(LABEL.findall(" ".join(confirm.itertext())))
             expires = datetime.fromisoformat(confirm.findtext(f"{CONFIRM}expires", ""))
-            self._questions[id_] = _Question(id_, at, labels, expires)
+            # From here on, the wall clock does not matter.
+            left = expires.timestamp() - START.timestamp() - at - self._jump_s
+            self._questions[id_] = _Question(id_, at, at + left, labels)
 
     def _said(self, stanza: ET.Element) -> None:
         """Note what the agent says to the council about a question."""
@@ -165,8 +167,7 @@ class Grants(RoomRule):
         if has_asked or MEMBERS.get(vote.who, "none") == "none":
             return
         one.votes.append(vote)
-        now = START.timestamp() + vote.at + self._jump_s
-        if vote.value != "yes" or now > one.expires.timestamp() + 1:
+        if vote.value != "yes" or vote.at > one.until + 1:
             return
         before = [each for each in one.votes if each.is_sure and vote.at - each.at > _HANDLED_S]
         if any(each.value == "no" for each in before):
@@ -189,9 +190,8 @@ class Grants(RoomRule):
         for one in self._questions.values():
             has_votes = one.votes or any(self._granted[label] for label in one.labels)
             of_program = all(self._requesters.get(label) in CALLERS for label in one.labels)
-            ended = min(now, one.expires.timestamp() - START.timestamp() - self._jump_s)
             is_known = one.messages or has_votes or not of_program
-            if not is_known and ended - max(began, one.at) > _SHOWN_S:
+            if not is_known and min(now, one.until) - max(began, one.at) > _SHOWN_S:
                 raise Violation(f"the council does not see the question {one.id}: {one.labels}")
 
     def entered(self, room: str) -> None:
