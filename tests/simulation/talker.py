@@ -15,31 +15,33 @@ from tests.simulation.history import History, Prompt
 
 _ASKED: Final = re.compile(r"\b([mrw]\d+(?:\.\w+)?) (talk|note|work|pay|grant|ask|lie)\b")
 _REMINDER: Final = re.compile(r"\bremember (s\d+)\b")
-_QUESTIONS: Final = ("pay", "grant", "ask")
-"""Skills for which somebody is asked."""
+_WAITS: Final = "The result will be here."
 _SILENT_S: Final = 1200.0
 
 
 def asked_in(request: ModelRequest) -> list[tuple[str, str]]:
     """Return what is asked for since the last answer: each label, and the wish.
 
-    In a room, a message begins with what others have written, in a part of its own. What waits for
-    somebody is left out, unless it is what the model is to continue with.
+    In a room, a message begins with what others have written, in a part of its own. What still
+    waits for a task is left out, because the model is asked to continue with it later.
     """
     asked: list[tuple[str, str]] = []
-    waiting: set[str] = set()
+    calls: dict[str, ToolCall] = {}
     for message in request.messages:
+        calls |= {one.id: one for one in message.tool_calls}
         if message.role == "system" and "has stopped this turn" in message.text:
             asked.clear()
         elif message.role == "system":
             asked = _ASKED.findall(message.text) or asked
         elif message.role == "user":
-            asked += _ASKED.findall(getattr(message.parts[-1], "text", ""))
+            found = _ASKED.findall(getattr(message.parts[-1], "text", ""))
+            asked = [*asked, *found] if found else [(label, "talk") for label, _ in asked]
         elif message.role == "assistant" and not message.tool_calls:
             asked.clear()
-        calls = [call for call in message.tool_calls if call.name in _QUESTIONS]
-        waiting |= {label for label, _ in asked if any(is_about(call, label) for call in calls)}
-    return [one for one in asked[:-1] if one[0] not in waiting] + asked[-1:]
+        for result in message.results:
+            if _WAITS in result.text:
+                asked = [one for one in asked if not is_about(calls[result.id], one[0])]
+    return asked
 
 
 def is_about(call: ToolCall, label: str) -> bool:

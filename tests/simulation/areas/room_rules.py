@@ -164,8 +164,10 @@ class Answered(RoomRule):
         if stanza.get("type") != self.kind or self.is_muted[room]:
             return
         self._said[room].append(entry.at)
+        replied = ""
         for reply in stanza.findall("{*}reply"):
-            self._open.pop(self._ids.get((room, reply.get("id", "")), ""), None)
+            replied = self._ids.get((room, reply.get("id", "")), "")
+            self._open.pop(replied, None)
         if body.startswith("Stopped"):
             self._stopped |= self._to_stop & self._open.keys()
         answer = _ANSWER.match(body)
@@ -173,16 +175,18 @@ class Answered(RoomRule):
             if self.kind == "chat":
                 self._excuse(room)
             return
-        for label in _LABEL.findall(answer[1]):
+        labels = _LABEL.findall(answer[1])
+        for label in labels:
             self._open.pop(label, None)
             if label[0] != ("r" if self.kind == "groupchat" else "w"):
                 raise Violation(f"{label} is answered where it was not said: {body}")
-            if stanza.find("{*}replace") is None:
-                self._answers[label].add(stanza.get("id", ""))
-            if len(self._answers[label]) > 1:
-                raise Violation(f"{label} was answered {len(self._answers[label])} times")
-            if label in self._stopped:
-                raise Violation(f"{label} was answered after it was stopped")
+        # An answer to several messages is a reply to one of them.
+        label = replied or labels[-1]
+        self._answers[label].add(stanza.get("id", ""))
+        if len(self._answers[label]) > 1:
+            raise Violation(f"{label} was answered {len(self._answers[label])} times")
+        if label in self._stopped:
+            raise Violation(f"{label} was answered after it was stopped")
 
     def out(self, room: str) -> None:
         self._excuse(room)
