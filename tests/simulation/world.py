@@ -106,6 +106,7 @@ class World:
         scheduler._r.seed(life.seed)
         self.system = SimulatedSystem(life.seed)
         system.use(self.system)
+        before = [(module, name, getattr(module, name)) for module, name in _LOOKS]
         for module, name in _LOOKS:
             setattr(module, name, _LOOK_S)
         with simulated_disk() as self.disk:
@@ -121,6 +122,10 @@ class World:
             finally:
                 self.days = self.history.now() / DAY_S
                 system.use(outside)
+                for area in self.areas:
+                    area.end()
+                for module, name, value in before:
+                    setattr(module, name, value)
 
     async def _live(self) -> None:
         self.xmpp = Xmpp(self.group)

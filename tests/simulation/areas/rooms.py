@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, Literal
 
 import anyio
 
-from component.kernel.rooms import membership
+from component.kernel.rooms.membership import Membership
 from tests.kit.rooms import Room
 from tests.simulation.area import Area
 from tests.simulation.areas.room_rules import (
@@ -32,6 +32,7 @@ PARROT: Final = "parrot"
 _PROGRAM: Final = "urn:fluux:agent:0"
 _CHECK_S: Final = 3 * 3600.0
 """Seconds between two pings by which the agent makes sure that it is in a room."""
+_EVERY: Final = Membership.__dict__["_check_s"]
 _BACK_S: Final = 3600.0
 
 How = Literal["name", "mention", "reply", "aside", "other", "quote"]
@@ -201,7 +202,7 @@ class Rooms(Area):
         council = self.service.create("council")
         council.shows_accounts = True
         # Nobody looks at an idle room for hours; a ping every five minutes would cost most of all.
-        membership.Membership._check_s = property(lambda _: _CHECK_S)  # type: ignore[assignment,method-assign]
+        setattr(Membership, "_check_s", _CHECK_S)  # noqa: B010
         self._parrot = Account(
             world.xmpp, JID.parse(f"{PARROT}@capulet.example/x"), world.kit.agent, world.history
         )
@@ -209,6 +210,9 @@ class Rooms(Area):
         self._parrot_until = 0.0
         self._squawks = 0
         self._parrot.heard = self._parrot_heard
+
+    def end(self) -> None:
+        setattr(Membership, "_check_s", _EVERY)  # noqa: B010
 
     def room(self, address: str) -> Room:
         """Return a room by its address."""
