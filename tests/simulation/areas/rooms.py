@@ -280,6 +280,7 @@ class Rooms(Area):
                 return
             label = f"r{action.number}" + (f".{again}" if again else "")
             self.world.reactions[f"r{action.number}"] = action.reaction
+            self.world.residents[action.who].wants(f"{label} {action.wish} ({action.how})")
             await self._say(account, action.room, label, action.how, action.wish)
             await anyio.sleep(2 * self.world.chance.random())
 
