@@ -13,7 +13,7 @@ from tests.simulation.areas.room_rules import RoomRule
 from tests.simulation.history import Effect, Entry, Fault, Stanza, Wish
 from tests.simulation.life import CALLERS
 from tests.simulation.room_service import AWAY, COUNCIL
-from tests.simulation.rules import CONFIRM, LABEL, Violation
+from tests.simulation.rules import CONFIRM, LABEL, TASK, Violation
 from xep.muc import Affiliation
 
 MEMBERS: Final[dict[str, Affiliation]] = {
@@ -28,6 +28,7 @@ _HANDLED_S: Final = 30.0
 """Seconds in which a vote is counted, unless something fails."""
 _SHOWN_S: Final = 7200.0
 """Seconds after which the council has seen a question."""
+_OVER: Final = ("completed", "failed", "rejected", "cancelled")
 _ENDED: Final = ("Denied", "Expired", "Withdrawn")
 
 
@@ -48,6 +49,7 @@ class _Question(msgspec.Struct):
     """
 
     id: str
+    task: str
     at: float
     until: float
     labels: frozenset[str]
@@ -66,6 +68,8 @@ class Grants(RoomRule):
         self._questions: dict[str, _Question] = {}
         self._requesters: dict[str, str] = {}
         self._granted: Counter[str] = Counter()
+        self._ended: set[str] = set()
+        """The tasks that have ended, whatever became of their questions."""
         self._jump_s = 0.0
         self._now = self._fine_since = 0.0
         self._is_away = False
@@ -85,6 +89,8 @@ class Grants(RoomRule):
         elif isinstance(entry, Stanza) and stanza is not None:
             if entry.way == "received" and stanza.tag.endswith("message"):
                 self._asked(stanza, entry.at)
+                tasks = stanza.findall(f"{TASK}task")
+                self._ended |= {one.get("id", "") for one in tasks if one.get("state") in _OVER}
             if stanza.get("type") == "groupchat":
                 self._saw_message(entry, stanza)
             elif stanza.tag.endswith("iq") and entry.way == "sent":
@@ -111,7 +117,7 @@ class Grants(RoomRule):
             expires = datetime.fromisoformat(confirm.findtext(f"{CONFIRM}expires", ""))
             # From here on, the wall clock does not matter.
             left = expires.timestamp() - START.timestamp() - at - self._jump_s
-            self._questions[id_] = _Question(id_, at, at + left, labels)
+            self._questions[id_] = _Question(id_, confirm.get("task", ""), at, at + left, labels)
 
     def _said(self, stanza: ET.Element) -> None:
         """Note what the agent says to the council about a question."""
@@ -190,7 +196,7 @@ class Grants(RoomRule):
         for one in self._questions.values():
             has_votes = one.votes or any(self._granted[label] for label in one.labels)
             of_program = all(self._requesters.get(label) in CALLERS for label in one.labels)
-            is_known = one.messages or has_votes or not of_program
+            is_known = one.messages or has_votes or not of_program or one.task in self._ended
             if not is_known and min(now, one.until) - max(began, one.at) > _SHOWN_S:
                 raise Violation(f"the council does not see the question {one.id}: {one.labels}")
 
