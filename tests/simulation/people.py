@@ -27,11 +27,18 @@ _LATE_S: Final = 5 * 3600.0
 class Account(Peer):
     """A client that records what it sends and receives."""
 
-    def __init__(self, xmpp: Xmpp, jid: JID, agent: str, history: History) -> None:
+    def __init__(
+        self,
+        xmpp: Xmpp,
+        jid: JID,
+        agent: str,
+        history: History,
+        heard: Callable[[ET.Element], None] = lambda _: None,
+    ) -> None:
         self._history = history
         self._answers: dict[str, anyio.Event] = {}
         self.answered: dict[str, ET.Element] = {}
-        self.heard: Callable[[ET.Element], None] = lambda _: None
+        self.heard = heard
         super().__init__(xmpp, jid, agent)
 
     async def send(self, xml: str) -> None:
@@ -86,8 +93,8 @@ class Resident:
     def come(self) -> None:
         """Connect."""
         if self.account is None:
-            self.account = Account(self._world.xmpp, self.jid, self._agent, self._history)
-            self.account.heard = self._heard
+            world = self._world
+            self.account = Account(world.xmpp, self.jid, self._agent, self._history, self._heard)
             self.returned.set()
 
     async def go(self) -> None:
