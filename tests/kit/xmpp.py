@@ -96,6 +96,10 @@ class Xmpp:
         home.table.components[domain] = link
         return home
 
+    def is_connected(self, domain: str) -> bool:
+        """Return whether a service is connected."""
+        return self._homes[domain].table.components[domain] is not None
+
     def disconnect(self, domain: str) -> None:
         """Break all connections of a service."""
         connections = self._connections.pop(domain, [])

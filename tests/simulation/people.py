@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import anyio
 
-from tests.kit.xmpp import Peer, Xmpp
+from tests.kit.xmpp import Peer, Xmpp, parse
 from tests.simulation.history import History, Stanza, Wish
 from tests.simulation.life import CALLERS, Reaction
 from tests.simulation.rules import CONFIRM, EXECUTE, TASK
@@ -59,6 +59,14 @@ class Account(Peer):
                 event.set()
         elif kind == "message":
             self.heard(stanza)
+        elif kind == "presence" and stanza.get("type") == "subscribe":
+            self._let_see(stanza.get("from", ""))
+
+    def _let_see(self, who: str) -> None:
+        """Let somebody see the presence of the account."""
+        xml = f"<presence to='{escape_attribute(who)}' type='subscribed'/>"
+        self._history.add(Stanza(self._history.now(), str(self.jid), "sent", xml))
+        self._router.from_client(self._session, parse(xml))
 
     async def ask(self, type_: str, payload: str, id_: str) -> ET.Element | None:  # type: ignore[override]
         """Send an IQ; return the answer, or None if there is none in time."""
