@@ -10,8 +10,9 @@ from tests.simulation.area import Area
 from tests.simulation.areas.chat import Chat
 from tests.simulation.areas.events import Events
 from tests.simulation.areas.faults import Faults
+from tests.simulation.areas.objects import Objects
 from tests.simulation.areas.schedules import Schedules
 from tests.simulation.areas.webhooks import Webhooks
 from tests.simulation.areas.work import Work
 
-AREAS: Final[Sequence[type[Area]]] = (Chat, Work, Schedules, Events, Webhooks, Faults)
+AREAS: Final[Sequence[type[Area]]] = (Chat, Work, Schedules, Events, Webhooks, Objects, Faults)

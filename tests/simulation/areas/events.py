@@ -15,6 +15,7 @@ from component.skills import Context, Skill, skill
 from tests.kit.process import current_process
 from tests.kit.pubsub import DOMAIN, PubSubService, Server
 from tests.simulation.area import Area
+from tests.simulation.areas import objects
 from tests.simulation.history import Effect, Entry, Fault, Prompt, Wish
 from tests.simulation.life import Action
 from tests.simulation.rules import Rule, Violation
@@ -266,6 +267,7 @@ class Events(Area):
                 "skill": "shown",
                 "params": {"payload": "{payload}"},
             },
+            objects.WATCH,
         ],
     }
 
