@@ -15,6 +15,7 @@ from trio.testing import MockClock
 from component import system
 from component.features.notifications import notifier
 from component.features.schedules import runner
+from component.features.webhooks import replies
 from component.memory import documents
 from component.store.errors import StorageError
 from component.tasks import expiry
@@ -44,7 +45,7 @@ SETTINGS: Final = {
 }
 _LOOKS: Final[Sequence[tuple[Any, str]]] = (
     *((documents, "EVERY_S"), (runner, "_LOOK_S"), (expiry, "LOOK_S")),
-    *((notifier, "_POLL_S"),),
+    *((notifier, "_POLL_S"), (replies, "_LOOK_S")),
 )
 """How often is looked at files and clocks that nobody has changed in most hours."""
 _LOOK_S: Final = 600.0

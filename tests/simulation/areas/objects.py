@@ -218,7 +218,7 @@ class Objects(Area):
         return version, words
 
     async def _call(self, owner: Resident, name: str, params: dict[str, Any]) -> Any:
-        """Return the result of a skill; None if there is none. A call is repeated with the same
+        """Return the result of a skill; None if it has failed or is not known. A call is repeated with the same
         request until its outcome is known.
         """
         self._calls += 1
@@ -234,7 +234,8 @@ class Objects(Area):
             if answer is not None:
                 result, error = answer.find(f"{EXECUTE}result"), answer.find("{*}error")
                 if result is not None:
-                    return msgspec.json.decode("".join(result.itertext()))
+                    is_good = result.get("is-error", "false") == "false"
+                    return msgspec.json.decode("".join(result.itertext())) if is_good else None
                 if error is not None and error.get("type") != "wait":
                     return None
             await anyio.sleep(wait_s)
