@@ -218,8 +218,8 @@ class Objects(Area):
         return version, words
 
     async def _call(self, owner: Resident, name: str, params: dict[str, Any]) -> Any:
-        """Return the result of a skill; None if it has failed or is not known. A call is repeated with the same
-        request until its outcome is known.
+        """Return the result of a skill; None if it has failed or is not known. A call is repeated
+        with the same request until its outcome is known.
         """
         self._calls += 1
         request = f"objects-{self._calls}"
