@@ -36,6 +36,12 @@ class NodeWatcher(SourceWatcher[Event]):
     """Observes a node."""
 
     _missing_in_a_row = 0
+    _was_asked_again = False
+
+    def connected(self) -> None:
+        """Observe the node in a new session."""
+        self._was_asked_again = False
+        super().connected()
 
     def retry(self) -> None:
         """Try to subscribe again soon, because a permission may have changed."""
@@ -51,7 +57,12 @@ class NodeWatcher(SourceWatcher[Event]):
             self._advance(await self._attempt(self._subscribe))
         elif state == "catching-up":
             self._advance(await self._attempt(self._catch_up))
+        elif self._waiting and state == "failed" and not self._was_asked_again:
+            # It can be reached again: what was missed comes before its notifications.
+            self._was_asked_again = True
+            self._advance("due")
         elif self._waiting and state not in ("offline", "missing"):
+            self._was_asked_again = False
             await self._handle_waiting()
         elif not await is_set_within(self._wake, self._subscription.delay_s):
             self._advance("due")

@@ -234,6 +234,33 @@ async def test_what_comes_while_it_catches_up_is_handled_after_that(world: World
         await world.handled("a", "b", "c")
 
 
+async def test_what_was_missed_comes_first_when_the_service_answers_again(world: World) -> None:
+    async with world.running():
+        world.watcher.connected()
+        await world.state("live")
+        world.watcher.disconnected()
+        world.publish("a", "b", live=False)
+        world.service.refusal = "remote-server-timeout"
+        world.watcher.connected()
+        await world.state("failed")
+        world.service.refusal = None
+        world.publish("c")
+        await world.handled("a", "b", "c")
+
+
+async def test_a_service_that_notifies_and_answers_nothing(world: World) -> None:
+    async with world.running():
+        world.watcher.connected()
+        await world.state("live")
+        world.service.refusal = "remote-server-timeout"
+        world.watcher.connected()
+        await world.state("failed")
+        world.publish("a")
+        await world.handled("a")
+        world.publish("b")
+        await world.handled("a", "b")
+
+
 async def test_a_node_that_is_created_later(world: World) -> None:
     world.service.items = None
     async with world.running():
