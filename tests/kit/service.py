@@ -51,7 +51,7 @@ def _signature_of(function: Any, docs: Mapping[str, str]) -> Any:
     return _signatures[key]
 
 
-declare.signature_of = _signature_of  # type: ignore[attr-defined] - it is imported there
+declare.signature_of = _signature_of  # type: ignore[attr-defined]
 
 
 class Kit:

@@ -42,7 +42,7 @@ _WATCH: Final = {
 _PARAMS: Final = {"label": "{text}", "joined": "{events[].text}"}
 RATE: Final = 3
 """Starts of the watch `thinned` in a minute."""
-PER_HOUR: Final = 10
+PER_HOUR: Final = 4
 """Starts of the watch `looping` in an hour, after which it is stopped."""
 
 
