@@ -128,12 +128,13 @@ class Resident:
         """Record a wish."""
         self._history.add(Wish(self._history.now(), str(self.jid.bare), text))
 
-    async def say(self, text: str, id_: str) -> None:
-        """Write to the agent."""
+    async def say(self, text: str, id_: str, inside: str = "") -> None:
+        """Write to the agent, with more elements in the message."""
         account = await self._present()
         to = escape_attribute(self._agent)
         await account.send(
-            f"<message to='{to}' type='chat' id='{id_}'><body>{escape_text(text)}</body></message>"
+            f"<message to='{to}' type='chat' id='{id_}'><body>{escape_text(text)}</body>{inside}"
+            "</message>"
         )
 
     async def iq(self, type_: str, payload: str, name: str) -> ET.Element | None:
@@ -190,7 +191,9 @@ class Resident:
             assert task is not None
             self._group.start_soon(self._answer, task.get("id", ""), asked)
         elif asked is not None and message.get("type") == "chat" and not self._is_program:
-            self._group.start_soon(self._answer_in_chat, message.findtext("{*}body", ""))
+            self._group.start_soon(
+                self._answer_in_chat, message.findtext("{*}body", ""), message.get("id", "")
+            )
 
     def _reaction(self, text: str) -> tuple[str, Reaction]:
         label = label_in(text)
@@ -254,7 +257,7 @@ class Resident:
                 return
             await anyio.sleep(30)
 
-    async def _answer_in_chat(self, text: str) -> None:
+    async def _answer_in_chat(self, text: str, id_: str) -> None:
         label, reaction = self._reaction(text)
         if reaction == "ignore":
             return
@@ -262,7 +265,8 @@ class Resident:
         self._number += 1
         answer = self._world.answers.get(label[:1])
         word = f"word-{label}" if answer is None else answer(label, text)
-        await self.say(word, f"{self.jid.local}-a{self._number}")
+        reply = "" if answer is None else f"<reply xmlns='urn:xmpp:reply:0' id='{id_}'/>"
+        await self.say(word, f"{self.jid.local}-a{self._number}", reply)
 
 
 def label_in(text: str) -> str:

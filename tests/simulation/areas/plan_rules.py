@@ -3,7 +3,7 @@
 import json
 import re
 from collections import defaultdict
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from xml.etree import ElementTree as ET
 
 from tests.simulation.history import Effect, Entry, Prompt, Stanza, Wish
@@ -19,6 +19,10 @@ _UNDER_WAY_S: Final = 10.0
 """Seconds for which an effect may be under way that was begun before."""
 _OPEN_S: Final = 25 * 3600.0
 """Seconds for which a question may be open."""
+
+
+_Having: TypeAlias = list[tuple[str, dict[str, Any], dict[str, Any]]]
+"""Documents that have a step: who has proposed each, the document, and the step in it."""
 
 
 class _Plan:
@@ -94,7 +98,9 @@ class _Plans(Rule):
             return
         for confirm in stanza.iter(f"{CONFIRM}confirm"):
             action = confirm.find(f"{CONFIRM}action")
-            texts = set() if action is None else set(action.itertext())
+            if action is None or action.get("type") == "plan_start":
+                continue  # that is about a call of the model, and the plan is asked about then
+            texts = set(action.itertext())
             name = label_in(" ".join(texts)).partition(".")[0]
             if name in self.plans:
                 self._asked.setdefault(confirm.get("id", ""), (who, name, texts))
@@ -138,7 +144,7 @@ class Effects(_Plans):
         skill = having[-1][2].get("skill", "note")
         if skill == "pay":
             self._check_paid(plan, effect)
-        self._check_once(plan, step, skill, effect)
+        self._check_once(plan, step, having, effect)
         plan.done[step].append(effect)
 
     def _check_paid(self, plan: _Plan, effect: Effect) -> None:
@@ -146,12 +152,14 @@ class Effects(_Plans):
         if effect.label not in plan.allowed and not any(map(exact.search, plan.allowed)):
             raise Violation(f"{effect.label!r} was paid, and nobody has approved exactly that")
 
-    def _check_once(self, plan: _Plan, step: str, skill: str, effect: Effect) -> None:
-        before = plan.done[step]
+    def _check_once(self, plan: _Plan, step: str, having: _Having, effect: Effect) -> None:
+        before, skill = plan.done[step], having[-1][2].get("skill", "note")
         if skill in _REPEATABLE:
             return
         last = _LAST.get(skill, "paid 5")
         again = plan.answers[step].count("do it again")
+        if any(_is_cancelled_with_others(document, one) for _, document, one in having):
+            again += len(plan.documents) - 1
         if [one.step for one in before].count(last) > again:
             raise Violation(f"{effect.label} was done again: {effect.step}")
         if any((one.key, one.step) == (effect.key, effect.step) for one in before):
@@ -161,8 +169,11 @@ class Effects(_Plans):
 class Ends(_Plans):
     """A plan ends, once, and nothing of it runs then."""
 
+    _now = 0.0
+
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
         super().saw(entry, stanza)
+        self._now = entry.at
         if isinstance(entry, Effect):
             plan = self.plans.get(label_in(entry.label).partition(".")[0])
             if plan is None:
@@ -181,7 +192,7 @@ class Ends(_Plans):
         started = re.match(r"Started: Plan (p\d+) ", body)
         if started is not None and started[1] in self.plans:
             self.plans[started[1]].is_heard_of = True
-        if stanza.find(f"{CONFIRM}confirm") is not None or "I have begun this plan" in body:
+        if "May I carry out this plan" in body or "I have begun this plan" in body:
             name = label_in(body).partition(".")[0]
             if name in self.plans:
                 self.plans[name].is_heard_of = True
@@ -208,7 +219,10 @@ class Ends(_Plans):
                 raise Violation(f"the plan {name} has reported {len(plan.ends)} times")
 
     def at_rest(self) -> None:
-        pass
+        for name, plan in self.plans.items():
+            waits = plan.is_paused or plan.asked_at > self._now - _OPEN_S
+            if plan.is_heard_of and plan.ended is None and not waits:
+                raise Violation(f"the plan {name} has not ended, and waits for nobody")
 
 
 def _asks(document: dict[str, Any]) -> bool:
@@ -217,6 +231,14 @@ def _asks(document: dict[str, Any]) -> bool:
         step.get("skill") == "pay" and "{" not in step["params"]["label"]
         for step in document["steps"]
     )
+
+
+def _is_cancelled_with_others(document: dict[str, Any], step: dict[str, Any]) -> bool:
+    """Return whether a step is cancelled if another one fails; it may have done its work then, and
+    a revision does it again.
+    """
+    policy: str = document.get("groups", {}).get(step.get("group", ""), "")
+    return policy == "all"
 
 
 def _waited(plan: _Plan, document: dict[str, Any], step: dict[str, Any]) -> bool:
