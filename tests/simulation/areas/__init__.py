@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from tests.simulation.area import Area
+from tests.simulation.areas.budgets import Budgets
 from tests.simulation.areas.chat import Chat
 from tests.simulation.areas.faults import Faults
 from tests.simulation.areas.plans import Plans
 from tests.simulation.areas.schedules import Schedules
 from tests.simulation.areas.work import Work
 
-AREAS: Final[Sequence[type[Area]]] = (Chat, Work, Schedules, Plans, Faults)
+AREAS: Final[Sequence[type[Area]]] = (Chat, Work, Schedules, Plans, Budgets, Faults)

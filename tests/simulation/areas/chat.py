@@ -10,6 +10,8 @@ from tests.simulation.history import Entry, Prompt, Stanza
 from tests.simulation.life import PEOPLE, REACTIONS, Action, Reaction
 from tests.simulation.rules import LABEL, Rule, Violation
 
+BUDGET: Final = "daily budget"
+"""In a message that says that a person or an agent can have no more answers today."""
 _SECRET: Final = re.compile(r"secret-([a-z]+)-\d+")
 
 
@@ -49,6 +51,8 @@ class Replies(Rule):
             return
         for label in LABEL.findall(body):
             self._open.pop((who, label), None)
+        if BUDGET in body:  # it says that about all messages that a turn is about
+            self._open = {key: id_ for key, id_ in self._open.items() if key[0] != who}
 
     def at_rest(self) -> None:
         if self._open:
