@@ -127,9 +127,11 @@ class World:
 
     async def _live(self) -> None:
         self.xmpp = Xmpp(self.group)
-        sections = SETTINGS | {
-            name: values for area in self._areas for name, values in area.settings.items()
-        }
+        sections: dict[str, Any] = dict(SETTINGS)
+        for area in self._areas:
+            for name, values in area.settings.items():
+                known = sections.get(name)
+                sections[name] = known | values if isinstance(known, dict) else values
         settings = make_settings_of(self._directory, sections, self.talker.script)
         secret = settings.server.component_secret.get_secret_value()
         self.xmpp.add_service(AGENT, secret)

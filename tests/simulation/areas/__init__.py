@@ -12,6 +12,7 @@ from tests.simulation.areas.chat import Chat
 from tests.simulation.areas.faults import Faults
 from tests.simulation.areas.plans import Plans
 from tests.simulation.areas.schedules import Schedules
+from tests.simulation.areas.standing import StandingApprovals
 from tests.simulation.areas.work import Work
 
-AREAS: Final[Sequence[type[Area]]] = (Chat, Work, Schedules, Plans, Budgets, Faults)
+AREAS: Final[Sequence[type[Area]]] = (Chat, Work, Schedules, Plans, Budgets, StandingApprovals, Faults)
