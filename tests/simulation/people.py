@@ -143,12 +143,15 @@ class Resident:
         account = await self._present()
         return await account.ask(type_, payload, f"{name}-{self._number}")
 
-    async def hear(self, pattern: str, within_s: float) -> re.Match[str] | None:
-        """Return where the next text that matches does so; None if there is none in time."""
+    async def ask(self, text: str, id_: str, pattern: str, within_s: float) -> re.Match[str] | None:
+        """Write to the agent; return where the next text that matches does so, None if there is
+        none in time.
+        """
         event, found = anyio.Event(), list[re.Match[str]]()
         one = re.compile(pattern), event, found
         self._hearing.append(one)
         with anyio.move_on_after(within_s):
+            await self.say(text, id_)
             await event.wait()
         self._hearing.remove(one)
         return found[0] if found else None

@@ -15,4 +15,12 @@ from tests.simulation.areas.schedules import Schedules
 from tests.simulation.areas.standing import StandingApprovals
 from tests.simulation.areas.work import Work
 
-AREAS: Final[Sequence[type[Area]]] = (Chat, Work, Schedules, Plans, Budgets, StandingApprovals, Faults)
+AREAS: Final[Sequence[type[Area]]] = (
+    Chat,
+    Work,
+    Schedules,
+    Plans,
+    Budgets,
+    StandingApprovals,
+    Faults,
+)

@@ -125,5 +125,7 @@ class Budgets(Area):
             return
         person = self.world.residents[action.who]
         for number in range(action.messages):
-            await person.say(f"And what of the sea, for the {number}. time?", f"b{action.number}-{number}")
+            await person.say(
+                f"And what of the sea, for the {number}. time?", f"b{action.number}-{number}"
+            )
             await anyio.sleep(action.pause)

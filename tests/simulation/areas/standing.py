@@ -183,5 +183,3 @@ class StandingApprovals(Area):
     def _decide(self, label: str, _confirm: ET.Element) -> Choice:
         greeting = self._greetings[label]
         return Choice(greeting.reaction, always=greeting.always)
-
-
