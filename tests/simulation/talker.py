@@ -18,6 +18,8 @@ from tests.simulation.history import History, Prompt
 _ASKED: Final = re.compile(r"\b(m\d+) (talk|note|work|pay|ask|lie)\b")
 _REMINDER: Final = re.compile(r"\bremember (s\d+)\b")
 _SILENT_S: Final = 1200.0
+_TOOL_TOKENS: Final = 150
+"""Tokens of the description of a tool; most have more."""
 
 
 class Talker:
@@ -44,6 +46,7 @@ class Talker:
             wait = _SILENT_S
         text, now = "\n".join(one.text for one in request.messages), self._history.now()
         tokens, price = len(text) // 4, self.script.usd_per_token
+        tokens += _TOOL_TOKENS * len(request.tools)
         usd = 0.0 if state in ("silent", "failing") else tokens * price
         most, day = (tokens + request.max_tokens) * price, system.now().date().isoformat()
         self._history.add(Prompt(now, text, usd, most, day, now + wait))

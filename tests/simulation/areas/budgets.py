@@ -105,7 +105,7 @@ class Budgets(Area):
     def __init__(self, world: Any) -> None:
         super().__init__(world)
         which = world.chance.choice(("", "", "", "", _PER_PERSON, _PER_PERSON, _AGENT))
-        self._which, self._usd = which, world.chance.choice((0.012, 0.02))
+        self._which, self._usd = which, world.chance.choice((0.04, 0.08))
         if which == _PER_PERSON:
             self.settings = {"budgets": {"per_principal": {"usd": self._usd}}}
         elif which == _AGENT:
