@@ -65,11 +65,12 @@ class Rules:
             self.violation = self.violation or violation
             self._violated.set()
 
-    def at_rest(self, kit: Any) -> None:
+    def at_rest(self, *kits: Any) -> None:
         """Check what must hold after a time without faults. Raises Violation."""
         for rule in self._rules:
             rule.at_rest()
-        check_internals(kit)
+        for kit in kits:
+            check_internals(kit)
 
 
 def check_internals(kit: Any) -> None:

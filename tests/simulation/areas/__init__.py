@@ -9,7 +9,8 @@ from typing import Final
 from tests.simulation.area import Area
 from tests.simulation.areas.chat import Chat
 from tests.simulation.areas.faults import Faults
+from tests.simulation.areas.peers import Peers
 from tests.simulation.areas.schedules import Schedules
 from tests.simulation.areas.work import Work
 
-AREAS: Final[Sequence[type[Area]]] = (Chat, Work, Schedules, Faults)
+AREAS: Final[Sequence[type[Area]]] = (Chat, Work, Schedules, Peers, Faults)
