@@ -8,7 +8,8 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from tests.simulation.history import Effect, Entry, Fault, Passing, Prompt, Stanza, Wish
-from tests.simulation.peer_skills import USD_PER_TOKEN
+from tests.simulation.life import PEOPLE
+from tests.simulation.peer_skills import cost
 from tests.simulation.rules import CONFIRM, EXECUTE, TASK, Rule, Violation
 
 DELEGATION: Final = "{urn:fluux:agent:0#delegation}"
@@ -74,7 +75,14 @@ class Asked(Rule):
             raise Violation(f"{label}: the last agent has done what it must not do")
         if step == "erased" and label not in self._approved:
             raise Violation(f"{label} was erased, and {self._who[label]} has not approved that")
-        if step.startswith("after ") and step != f"after word-{label}":
+        if step.startswith("after "):
+            self._check_word(label, step.removeprefix("after word-"), step)
+
+    def _check_word(self, label: str, about: str, step: str) -> None:
+        who = self._who[label]
+        # Words in a chat may be meant for another question of the same person.
+        is_person = who.partition("@")[0] in PEOPLE
+        if about != label and not (is_person and self._who.get(about) == who):
             raise Violation(f"{label}: the last agent was told {step!r}")
 
 
@@ -174,7 +182,7 @@ class Spending(Rule):
             match = _BOOK.search(entry.text)
             if match is not None:
                 spent = self._spent[match[1]]
-                spent.append(USD_PER_TOKEN * (len(entry.text) // 4))
+                spent.append(cost(entry.text))
                 # The last question may be too much, since its answer is not known before.
                 if sum(spent[:-1]) > self._budgets.get(match[1], inf):
                     raise Violation(f"{match[1]} has cost {sum(spent)} of {self._budgets}")

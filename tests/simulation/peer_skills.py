@@ -11,7 +11,7 @@ from typing import Final
 import anyio
 
 from component.models.messages import ToolCall
-from component.models.protocol import Completion, ModelRequest
+from component.models.protocol import Completion, ModelRequest, Usage
 from component.skills import Context, Skill, skill
 from tests.kit.model import Said, Script
 from tests.kit.process import current_process
@@ -21,12 +21,18 @@ from tests.simulation.skills import EXPIRES_S, NAP_S, Answer, Outside
 BOOKS: Final = 12
 """How many books the last agent reads if its budget suffices."""
 USD_PER_TOKEN: Final = 0.001
+_ANSWER_TOKENS: Final = 10
 _MOST_TOKENS: Final = 50
 _SAID: Final = {
     "type": "object",
     "properties": {"said": {"type": "string"}},
     "required": ["said"],
 }
+
+
+def cost(text: str) -> float:
+    """Return what a question of the last agent costs in US dollars."""
+    return USD_PER_TOKEN * (len(text) // 4 + _ANSWER_TOKENS)
 
 
 def reader(history: History) -> Script:
@@ -41,9 +47,9 @@ def reader(history: History) -> Script:
         script.requests.clear()
         script.models.clear()
         said = '{"said": "It is long."}'
-        if request.tools:
-            return Completion.of(tool_calls=(ToolCall("c", request.tools[0].name, said),))
-        return said
+        usage = Usage(len(text) // 4, _ANSWER_TOKENS, cost(text))
+        calls = [ToolCall("c", request.tools[0].name, said)] if request.tools else []
+        return Completion.of("" if calls else said, calls, usage=usage)
 
     script = Script(otherwise=answer, usd_per_token=USD_PER_TOKEN)
     return script

@@ -84,7 +84,7 @@ def _job(chance: Random) -> Job:
     most = chance.choice((1, 30, 300, 2000) if trouble == "kill" else (1, 1, 20, 300))
     longest = (0.0, 5.0, 600.0) if trouble == "kill" else (2.0, 60.0, 600.0, 5 * 3600.0)
     return Job(
-        wait=chance.choice((0.0, 0.1, 3.0, 300.0, 3600.0)) * chance.random(),
+        wait=chance.choice((0.0, 0.1, 3.0, 300.0, 1800.0)) * chance.random(),
         who=chance.choice((*PEOPLE, *CALLERS, *CALLERS)),
         skill=chance.choice(_SKILLS),
         reaction=chance.choice(REACTIONS),
@@ -243,7 +243,7 @@ class Peers(Area):
     async def at_rest(self) -> None:
         """Check that no work of a peer is open. Raises Violation."""
         if self._first is not None:
-            await self._check((self.world.kit,))
+            await self._check(self.world.kits)
 
     async def _check(self, kits: Sequence[Kit]) -> None:
         """Check that no work of a peer is open at these services. Raises Violation."""
