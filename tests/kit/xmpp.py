@@ -144,9 +144,7 @@ class Xmpp:
             self._group.start_soon(self._carry, between, late)
         late.append((max(at, late[-1][0]) if late else at, stanza))
 
-    async def _carry(
-        self, between: tuple[str, str], late: deque[tuple[float, Incoming]]
-    ) -> None:
+    async def _carry(self, between: tuple[str, str], late: deque[tuple[float, Incoming]]) -> None:
         """Deliver what is on its way between two domains, each stanza at its time."""
         while late:
             at, stanza = late[0]

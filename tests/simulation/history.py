@@ -47,7 +47,9 @@ class Prompt(msgspec.Struct, frozen=True, tag=True):
     text: str
 
 
-FaultKind = Literal["kill", "stop", "start", "crash", "cut", "full", "healthy", "clock", "error", "peer"]
+FaultKind = Literal[
+    "kill", "stop", "start", "crash", "cut", "full", "healthy", "clock", "error", "peer"
+]
 """What fails; `peer` is about another service than the first one, or the way to it."""
 
 

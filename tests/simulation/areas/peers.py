@@ -256,9 +256,7 @@ class Peers(Area):
 
 def _open_work(database: Database, of_peers: str) -> list[tuple[Any, ...]]:
     calls = "SELECT 'call', id, state FROM peer_calls WHERE state <> 'ended'"
-    tasks = (
-        f"SELECT skill, id, state FROM tasks WHERE state NOT IN {_ENDED} AND {of_peers}"  # noqa: S608 - constants
-    )
+    tasks = f"SELECT skill, id, state FROM tasks WHERE state NOT IN {_ENDED} AND {of_peers}"
     return [*database.execute(calls).fetchall(), *database.execute(tasks).fetchall()]
 
 
@@ -271,9 +269,19 @@ def _sections(chance: Random) -> dict[str, list[dict[str, Any]]]:
     first["read_only"] = ["search_for", "choose_for", "first_for"]
     called = {"name": "archive", "jid": LAST, "skills": ["*"], "confirm": "never"}
     called["read_only"] = ["search", "choose", "nap*"]
-    allowed = ("search", "choose", "collect", "consult", "erase", "read", "circle", "hidden", "nap*")
+    allowed = (
+        "search",
+        "choose",
+        "collect",
+        "consult",
+        "erase",
+        "read",
+        "circle",
+        "hidden",
+        "nap*",
+    )
     origins = [AGENT.partition(".")[2], MIDDLE.partition(".")[2]]
-    offered = [*allowed[:-2], "nap*", "wipe"]
+    offered = [*allowed, "wipe"]
     return {
         AGENT: [
             first | costs | asks,
@@ -284,7 +292,7 @@ def _sections(chance: Random) -> dict[str, list[dict[str, Any]]]:
                 "name": "press",
                 "jid": AGENT,
                 "offers": ["*_for"],
-                "delegates": [f"archive.{one}" for one in allowed],
+                "delegates": [f"archive.{one}" for one in (*allowed, "hidden")],
                 **grants,
             },
             called,
