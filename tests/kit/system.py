@@ -81,11 +81,12 @@ class SimulatedSystem(System):
         async with AsyncExitStack() as stack:
             if limiter is not None:
                 await stack.enter_async_context(limiter)
-            if self.thread_s is None:
+            wait = self.thread_s
+            if wait is None:
                 return call(*arguments)
             with anyio.CancelScope(shield=not abandon_on_cancel):
-                await anyio.sleep(self.thread_s())
+                await anyio.sleep(wait())
                 try:
                     return call(*arguments)
                 finally:
-                    await anyio.sleep(self.thread_s())
+                    await anyio.sleep(wait())

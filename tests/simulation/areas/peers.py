@@ -116,6 +116,7 @@ class Peers(Area):
         self._armed: dict[str, StepCounter] = {}
         self._peers = _sections(chance)
         self._delay_s = chance.choice((0.0, 0.01, 0.3, 3.0))
+        self._thread_s = chance.choice((0.0, 0.0, 0.003, 0.1))
 
     def skills(self) -> Sequence[Skill]:
         """Return what the first agent offers to the last one."""
@@ -129,6 +130,8 @@ class Peers(Area):
             return
         if self._delay_s:
             world.xmpp.delay = lambda: self._delay_s * world.chance.random()
+        if self._thread_s:
+            world.system.thread_s = lambda: self._thread_s * world.chance.random()
         world.xmpp.passing = self._passing
         others = (
             self._run(MIDDLE, None, middle_skills(world.outside)),
@@ -145,6 +148,7 @@ class Peers(Area):
         await self._check(others)
         for kit in others:
             world.retire(kit)
+        world.system.thread_s = world.xmpp.delay = None
         self._use({})
 
     def _use(self, sections: Mapping[str, Any]) -> None:
@@ -277,7 +281,6 @@ def _sections(chance: Random) -> dict[str, list[dict[str, Any]]]:
         "erase",
         "read",
         "circle",
-        "hidden",
         "nap*",
     )
     origins = [AGENT.partition(".")[2], MIDDLE.partition(".")[2]]

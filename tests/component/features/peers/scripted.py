@@ -10,7 +10,7 @@ from tests.kit.xmpp import parse
 from xep.binding import Payload, encode
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Decision
-from xep.fluux_agent.execute import Execute, Result
+from xep.fluux_agent.execute import Accepted, Execute, Result
 from xep.fluux_agent.skills import Schema, SkillDescription, SkillsQuery, Title
 from xep.fluux_agent.task import Cancel, InputAnswer, Task, Tasks
 from xep.jid import JID
@@ -97,6 +97,10 @@ class ScriptedAgent:
             self.tasks[task.id] = task
         thread = self.executed[-1].thread or ""
         self.tell("assistant@agent.a.example", task, thread=thread, kind=kind)
+
+    def accept(self, request: Incoming, task: str) -> None:
+        """Answer an execute request late: with a task."""
+        self.say(self._reply(request, "result", payload=Accepted(task=task)))
 
     def _reply(self, stanza: Incoming, kind: Any, **more: Any) -> str:
         return IQ(

@@ -193,3 +193,24 @@ async def test_a_child_task_that_is_not_needed_is_cancelled_at_the_peer(tmp_path
         await begin(juliet, "first")
         await b.advance(5.5)
         assert (await states(c), STOPPED) == (["cancelled"], ["slow"])
+
+
+@pytest.mark.parametrize("after_s", [0.05, 0.15, 0.25])
+async def test_work_that_the_peer_accepts_while_it_is_cancelled_here_ends_there(
+    tmp_path: Path, after_s: float
+) -> None:
+    async with with_scripted(tmp_path, "x") as (a, b, romeo):
+        b.results["x"] = None
+        task = await begin(romeo, "b.x")
+        await a.advance(1)
+        (request,) = [one for one in b.requests if one.payload(Execute) is not None]
+        b.tasks["t1"] = Task(id="t1", state="running", revision=0)
+        a.system.thread_s = lambda: 0.1
+        async with anyio.create_task_group() as group:
+            group.start_soon(cancel, romeo, task)
+            await a.advance(after_s)
+            b.accept(request, "t1")
+        a.system.thread_s = None
+        await a.advance(1)
+        assert b.tasks["t1"].state == "cancelled"
+        assert await open_calls(a) == []
