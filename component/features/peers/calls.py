@@ -119,6 +119,8 @@ class PeerCalls:
         new, execute = new_call(peer, skill, arguments, context, sender)
         execute = msgspec.structs.replace(execute, version=self._version(context.skill))
         left = await self.left(context)
+        sent: Call | None = None  # what the peer may have accepted, and no row says so yet
+        is_stored = False
         try:
             if self._needs_no_row(peer, skill, context):
                 # After a kill it is another request: its deadline and its trace are.
@@ -131,19 +133,30 @@ class PeerCalls:
                     return self._result(peer, skill, answer)
                 if isinstance(answer, Accepted):
                     new = msgspec.structs.replace(new, state="accepted", remote=answer.task)
-                elif answer.application:  # it was not admitted, so it can be another request
+                if isinstance(answer, Accepted) or not answer.application:
+                    sent = msgspec.structs.replace(new, request=encode(execute))
+                else:  # it was not admitted, so it can be another request
                     execute = msgspec.structs.replace(execute, request=context.key)
             new = msgspec.structs.replace(new, owner=self._service.instance)
             allot = partial(allotted, peer=peer, call=new, execute=execute, left=left)
             # The keys are looked up here: an operation of the database runs in another thread.
-            store = partial(self._store, allot, self.grants.known_keys(new))
+            keys = self.grants.known_keys(new)
+
+            def store(database: Database) -> bool:
+                nonlocal is_stored
+                is_stored = True
+                return self._store(allot, keys, database)
+
             await context.wait_for_event(new.id, store)
-        except Parked:  # after the commit
-            self._begun.append(self._followers.setdefault(new.id, self._follower(new)))
-            self._work.set()
-            raise
-        except BaseException:
+        except BaseException as error:
+            if is_stored and isinstance(error, Parked):  # after the commit
+                self._begun.append(self._followers.setdefault(new.id, self._follower(new)))
+                self._work.set()
+                raise
             self._followers.pop(new.id, None)
+            if sent is not None:  # the task here was cancelled before the commit
+                self._unwanted.append(sent)
+                self._work.set()
             raise
         raise AssertionError("The function is left before.")
 

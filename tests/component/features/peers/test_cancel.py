@@ -199,7 +199,7 @@ async def test_a_child_task_that_is_not_needed_is_cancelled_at_the_peer(tmp_path
 async def test_work_that_the_peer_accepts_while_it_is_cancelled_here_ends_there(
     tmp_path: Path, after_s: float
 ) -> None:
-    async with with_scripted(tmp_path, "x") as (a, b, romeo):
+    async with with_scripted(tmp_path, "x", read_only=["x"]) as (a, b, romeo):
         b.results["x"] = None
         task = await begin(romeo, "b.x")
         await a.advance(1)
