@@ -144,15 +144,20 @@ class Stops(Rule):
         if isinstance(entry, Fault):
             self._faults.append(entry.at)
         elif isinstance(entry, Effect):
-            at = self._cancelled.get(entry.label)
-            if at is None or entry.at <= at + _STOPS_S:
-                return
-            if not any(at - 5 * _STOPS_S <= fault <= entry.at for fault in self._faults):
-                raise Violation(
-                    f"{entry.label}: {entry.step} was done {entry.at - at:.0f} s after the end"
-                )
+            self._went_on(entry.label, entry.at)
+        elif isinstance(entry, Passing):
+            if entry.sender in (MIDDLE, LAST):
+                for label in _labels(entry.xml) & self._cancelled.keys():
+                    self._went_on(label, entry.at)
         elif isinstance(entry, Stanza) and stanza is not None:
             self._look(entry, stanza)
+
+    def _went_on(self, label: str, now: float) -> None:
+        at = self._cancelled.get(label)
+        if at is None or now <= at + _STOPS_S:
+            return
+        if not any(at - 5 * _STOPS_S <= fault <= now for fault in self._faults):
+            raise Violation(f"{label} goes on {now - at:.0f} s after it was cancelled")
 
     def _look(self, entry: Stanza, stanza: ET.Element) -> None:
         key = entry.session, stanza.get("id", "")

@@ -109,6 +109,11 @@ def middle_skills(outside: Outside) -> Sequence[Skill]:
         """Have done what leads back to the first agent."""
         return await passed("circle", label, context)
 
+    @skill(read_only=True, open_world=False, durable=True)
+    async def nap_for(label: str, context: Context) -> str:
+        """Have somebody wait elsewhere, for longer than others who are cancelled may go on."""
+        return await passed("nap2", label, context)
+
     @skill(destructive=False, open_world=False, durable=True)
     async def first_for(label: str, context: Context) -> str:
         """Search and choose at the same time, and take what comes first."""
@@ -118,7 +123,7 @@ def middle_skills(outside: Outside) -> Sequence[Skill]:
 
     return (
         *(search_for, choose_for, collect_for, consult_for, erase_for),
-        *(read_for, wipe_for, hidden_for, circle_for, first_for),
+        *(read_for, wipe_for, hidden_for, circle_for, first_for, nap_for),
     )
 
 
