@@ -117,8 +117,9 @@ class Resident:
     async def iq(self, type_: str, payload: str, name: str) -> ET.Element | None:
         """Send a request."""
         self._number += 1
+        id_ = f"{name}-{self._number}"  # others may ask while this one waits
         account = await self._present()
-        return await account.ask(type_, payload, f"{name}-{self._number}")
+        return await account.ask(type_, payload, id_)
 
     async def execute(self, label: str, skill: str, mode: str) -> ET.Element | None:
         """Execute a skill: send the same request until it is answered; return the last answer."""
