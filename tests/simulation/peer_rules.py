@@ -49,7 +49,7 @@ class Asked(Rule):
             who = entry.session.partition("/")[0]
             if entry.way == "sent":
                 self._decided(who, stanza)
-            elif stanza.tag.endswith("}message"):
+            elif stanza.tag.rpartition("}")[2] == "message":
                 self._was_asked(who, stanza)
 
     def _was_asked(self, who: str, message: ET.Element) -> None:

@@ -57,8 +57,6 @@ class Rules:
         stanza = None
         if isinstance(entry, Stanza):
             stanza = ET.fromstring(entry.xml)
-            if not stanza.tag.startswith("{"):  # its namespace is that of the stream
-                stanza.tag = f"{{jabber:client}}{stanza.tag}"
         try:
             for rule in self._rules:
                 rule.saw(entry, stanza)
