@@ -75,8 +75,11 @@ class DirectoryLock:
         return f"{boot}/{file.st_dev}/{file.st_ino}" if boot else None
 
     def release(self) -> None:
-        """Release the lock."""
-        os.ftruncate(self._descriptor, 0)
+        """Release the lock, also if the disk fails: a lock that nobody holds is free, whatever the
+        file contains.
+        """
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._descriptor, 0)
         os.close(self._descriptor)
 
 
@@ -112,6 +115,7 @@ def home_of(directory: Path) -> str:
                 file.flush()
                 os.fsync(file.fileno())
             fresh.replace(path)
+            sync_directory(directory)
     if _ID.fullmatch(found) is None:
         raise StorageError(
             f"The file {path} is damaged: it should have 32 hexadecimal digits, the id of the data"

@@ -103,7 +103,7 @@ class SharedChanges:
 
     async def _reload_changed(self) -> None:
         while self._everything:
-            topic = next(iter(self._everything))
+            topic = min(self._everything)
             await self._reload[topic](None)
             self._everything.discard(topic)
             self._changed.pop(topic, None)

@@ -60,7 +60,8 @@ class Xmpp:
         self._hosts: dict[str, Router] = {}
         self._homes: dict[str, Router] = {}
         """The server of each service, by the domain of the service."""
-        self._connections: dict[str, list[ServerEnd]] = {}
+        self._connections: dict[str, list[tuple[object, ServerEnd, Wire]]] = {}
+        """Those of each domain, with their owners."""
 
     def add_service(self, domain: str, secret: str) -> None:
         """Let a service with this domain connect to the server of the domain above."""
@@ -73,17 +74,27 @@ class Xmpp:
             if router is not home:
                 router.table.components[domain] = _Remote(self, domain)
 
-    async def connect(self, options: Server) -> Any:
-        """Open the connection of a service; see `component.link.connection.transport.connect`."""
+    async def connect(self, options: Server, owner: object = None) -> Any:
+        """Open the connection of a service; see `component.link.connection.transport.connect`.
+
+        Several services of one domain are distinguished by their owners.
+        """
         await anyio.lowlevel.checkpoint()
         if not self.is_up:
             raise failure.connect_failed(options, ConnectionRefusedError(111, "refused"))
         ours, theirs = connection(options)
         domain = options.component_domain
-        self._connections.setdefault(domain, []).append(theirs)
         wire = Wire(theirs, _MAX_OUTPUT, self._tap)
+        mine = owner, theirs, wire
+        self._connections.setdefault(domain, []).append(mine)
         link = ComponentLink(wire, self._secrets, self._homes[domain])
-        self._group.start_soon(wire.run, link.talk)
+
+        async def run() -> None:
+            await wire.run(link.talk)
+            if mine in self._connections[domain]:
+                self._connections[domain].remove(mine)
+
+        self._group.start_soon(run)
         return ours
 
     def connect_link(self, domain: str, link: Link) -> Router:
@@ -92,12 +103,16 @@ class Xmpp:
         home.table.components[domain] = link
         return home
 
-    def disconnect(self, domain: str) -> None:
-        """Break all connections of a service."""
-        connections = self._connections.pop(domain, [])
-        while connections:
-            connections.pop().reset()
-        self._homes[domain].table.components[domain] = None
+    def disconnect(self, domain: str, owner: object = None) -> None:
+        """Break all connections of a domain, or those of one owner."""
+        links = self._homes[domain].table.components
+        connections = self._connections.get(domain, [])
+        for connection_ in [one for one in connections if owner in (None, one[0])]:
+            connections.remove(connection_)
+            _, theirs, wire = connection_
+            theirs.reset()
+            if links[domain] is wire:
+                links[domain] = None
 
     def enter(self, jid: JID, link: "_Link") -> tuple[Router, Session]:
         """Log a client in; return its session, and the server that it is connected to."""

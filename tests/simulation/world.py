@@ -1,12 +1,12 @@
 """Plays a life: runs the service, its surroundings, and what happens to both."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import or_
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import anyio
 import msgspec
@@ -75,6 +75,7 @@ class World:
         residents: the people and programs, by name.
         reactions: how they react to questions about each label.
         pause_s: seconds until the service is started again when it has ended.
+        quiet_s: seconds without faults at the end.
     """
 
     group: TaskGroup
@@ -82,6 +83,7 @@ class World:
     disk: Disk
     xmpp: Xmpp
     kit: Kit
+    quiet_s: ClassVar[float] = QUIET_S
 
     def __init__(self, life: Life, directory: Path, areas: Sequence[type[Area]] = AREAS) -> None:
         self._life, self._directory = life, directory
@@ -110,7 +112,7 @@ class World:
         system.use(self.system)
         for module, name in _LOOKS:
             setattr(module, name, _LOOK_S)
-        with simulated_disk() as self.disk:
+        with simulated_disk(self._directory, self.history.now, life.seed) as self.disk:
             try:
                 async with anyio.create_task_group() as self.group:
                     self.group.start_soon(self.rules.watch)
@@ -133,7 +135,9 @@ class World:
         secret = settings.server.component_secret.get_secret_value()
         self.xmpp.add_service(AGENT, secret)
         skills = [skill for area in self._areas for skill in area.skills()]
-        self.kit = Kit(settings, self.group, self.xmpp, self.system, self.talker.script, skills)
+        self.kit = Kit(
+            *(settings, self.group, self.xmpp, self.system, self.talker.script, skills), self.disk
+        )
         everybody = (*PEOPLE, *CALLERS)
         for name in everybody:
             self.residents[name] = Resident(self, name)
@@ -148,7 +152,7 @@ class World:
         await anyio.sleep(max(0.0, self._life.days * DAY_S - self.history.now()))
         for area in self._areas:
             area.heal()
-        await anyio.sleep(QUIET_S)
+        await anyio.sleep(self.quiet_s)
         self.rules.at_rest(self.kit)
         self._is_over = True
         await self.kit.stop()
@@ -182,9 +186,9 @@ def _is_of_disk(error: BaseException) -> bool:
     return isinstance(error, StorageError | OSError)
 
 
-def kinds() -> list[tuple[int, Draw]]:
+def kinds(areas: Sequence[type[Area]] = AREAS) -> list[tuple[int, Draw]]:
     """Return how often each kind of action happens."""
-    return [(weight, draw) for area in AREAS for draw, weight in area.draws.items()]
+    return [(weight, draw) for area in areas for draw, weight in area.draws.items()]
 
 
 def read_life(file: Path) -> Life:
@@ -202,14 +206,16 @@ def write_life(life: Life, file: Path) -> None:
     file.write_bytes(msgspec.json.format(msgspec.json.encode(life)) + b"\n")
 
 
-def play(life: Life, directory: Path) -> tuple[World, Violation | None]:
+def play(
+    life: Life, directory: Path, make: Callable[[Life, Path], World] = World
+) -> tuple[World, Violation | None]:
     """Play a life in an event loop of its own; return the world, and what was violated."""
     worlds: list[World] = []
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
 
     async def run() -> Violation | None:
-        world = World(life, directory)
+        world = make(life, directory)
         worlds.append(world)
         try:
             await world.play()
