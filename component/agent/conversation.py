@@ -679,6 +679,11 @@ class Conversation:
 
     async def _answer(self, running: _Running, answer: Answered) -> Outcome:
         turn, said, delivery = running.turn, directed(answer.text), self._shared.delivery
+        if answer.stopped:
+            await self._conclude(turn, Outcome("stopped"))
+            delivery.composing(turn.request, False)
+            delivery.answered(turn.ids)
+            return Outcome("stopped")
         if said.silent or not (said.text.strip() or answer.files):
             await self._conclude(turn, Outcome("silent"))
             delivery.composing(turn.request, False)

@@ -75,14 +75,15 @@ _SHORTENED: Final = 3
 class Answered(msgspec.Struct, frozen=True):
     """The turn has ended, and its answer is on disk. `text` may contain directives.
 
-    `excused` says that it is a sentence of the service, because the model gave no answer. `taints`
-    are those of everything that the model has read, `files` are those that its tools have made.
+    `excused` says that it is a sentence of the service, because the model gave no answer, and
+    `stopped` that the turn was stopped before, so that there is no answer. `taints` are those of everything that the model has read, `files` are those that its tools have made.
     """
 
     text: str
     excused: bool = False
     taints: tuple[Taint, ...] = ()
     files: tuple[FileSharing, ...] = ()
+    stopped: bool = False
 
     @classmethod
     def of(cls, line: Said) -> "Answered":
@@ -180,6 +181,8 @@ class Engine:
             written = run.journal.answer()
             if written is not None:
                 return Answered.of(written)
+            if run.journal.was_stopped():  # the process was killed before its row was deleted
+                return Answered("", stopped=True)
             while True:
                 try:
                     return await self._stages(run)

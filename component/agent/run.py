@@ -11,7 +11,7 @@ from component.agent.completions import Guard, Verdict
 from component.agent.history import MadeBlocks, View, in_order, read_taints, shortened
 from component.agent.protocol import Caller, Profile, ToolResult, Waiting
 from component.agent.requests import MessageStarter, Starter, TurnRequest
-from component.agent.sentences import GOES_ON, WAITS_FOR_PERSON
+from component.agent.sentences import GOES_ON, STOPPED_NOTE, WAITS_FOR_PERSON
 from component.agent.untrusted_text import Fence
 from component.budget.protocol import Spender, TurnBudget
 from component.config.agents import Loop
@@ -338,6 +338,11 @@ class Journal:
             if isinstance(line, Said) and line.final and line.turn == self._turn:
                 return line
         return None
+
+    def was_stopped(self) -> bool:
+        """Whether this turn was stopped."""
+        own = [line for line in self.own() if isinstance(line, Note)]
+        return any(line.turn == self._turn and line.content == STOPPED_NOTE for line in own)
 
     def rounds(self) -> list[list[Called]]:
         """The calls of this turn, round by round."""

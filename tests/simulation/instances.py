@@ -63,12 +63,12 @@ class SharedWorld(World):
     def make_kit(self, number: int) -> Kit:
         """Return another instance."""
         sections = SETTINGS | {
-            name: values for area in self._areas for name, values in area.settings.items()
+            name: values for area in self.areas for name, values in area.settings.items()
         }
         directory = self._place / f"instance-{number}"
         directory.mkdir()
         settings = make_settings_of(directory, sections, self.talker.script)
-        skills = [skill for area in self._areas for skill in area.skills()]
+        skills = [skill for area in self.areas for skill in area.skills()]
         return Kit(
             *(settings, self.group, self.xmpp, self.system, self.talker.script, skills), self.disk
         )

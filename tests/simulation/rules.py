@@ -13,7 +13,7 @@ import anyio
 
 from tests.simulation.history import Entry, History, Stanza
 
-LABEL: Final = re.compile(r"\b[xms]\d+(?:\.\w+)?\b")
+LABEL: Final = re.compile(r"\b[xmsrw]\d+(?:\.\w+)?\b")
 """Names a request in all that is said about it."""
 EXECUTE: Final = "{urn:fluux:agent:0#execute}"
 TASK: Final = "{urn:fluux:agent:0#task}"
@@ -67,9 +67,13 @@ class Rules:
 
     def at_rest(self, kit: Any) -> None:
         """Check what must hold after a time without faults. Raises Violation."""
-        for rule in self._rules:
-            rule.at_rest()
-        check_internals(kit)
+        try:
+            for rule in self._rules:
+                rule.at_rest()
+            check_internals(kit)
+        except Violation as violation:
+            self.violation = violation
+            raise
 
 
 def check_internals(kit: Any) -> None:

@@ -13,9 +13,23 @@ from tests.kit.model import Said, Script, call
 from tests.kit.process import current_process
 from tests.simulation.history import History, Prompt
 
-_ASKED: Final = re.compile(r"\b(m\d+) (talk|note|work|pay|ask|lie)\b")
+_ASKED: Final = re.compile(r"\b([mrw]\d+(?:\.\w+)?) (talk|note|work|pay|grant|ask|lie)\b")
 _REMINDER: Final = re.compile(r"\bremember (s\d+)\b")
 _SILENT_S: Final = 1200.0
+
+
+def asked_in(request: ModelRequest) -> list[tuple[str, str]]:
+    """Return what is asked for since the last answer: each label, and the wish.
+
+    In a room, a message begins with what others have written, in a part of its own.
+    """
+    asked: list[tuple[str, str]] = []
+    for message in request.messages:
+        if message.role == "system" or (message.role == "assistant" and not message.tool_calls):
+            asked.clear()
+        elif message.role == "user":
+            asked += _ASKED.findall(getattr(message.parts[-1], "text", ""))
+    return asked
 
 
 class Talker:
@@ -53,7 +67,7 @@ class Talker:
     def _honest(self, request: ModelRequest) -> Said:
         last = request.messages[-1]
         mine = next((one for one in reversed(request.messages) if one.role == "user"), last)
-        reminder, asked = _REMINDER.findall(mine.text), _ASKED.findall(mine.text)
+        reminder, asked = _REMINDER.findall(mine.text), asked_in(request)
         if reminder and not asked:
             return f"Time for {reminder[-1]}."
         if not asked:

@@ -74,6 +74,7 @@ class World:
         outside: what skills change.
         residents: the people and programs, by name.
         reactions: how they react to questions about each label.
+        areas: the parts of the life.
         pause_s: seconds until the service is started again when it has ended.
         quiet_s: seconds without faults at the end.
     """
@@ -99,8 +100,8 @@ class World:
         self.kills = 0
         self.days = 0.0
         self.pause_s = 0.0
-        self._areas = [area(self) for area in areas]
-        self._performs = {kind: area.perform for area in self._areas for kind in area.actions}
+        self.areas = [area(self) for area in areas]
+        self._performs = {kind: area.perform for area in self.areas for kind in area.actions}
         self._is_over = False
 
     async def play(self) -> None:
@@ -129,12 +130,12 @@ class World:
     async def _live(self) -> None:
         self.xmpp = Xmpp(self.group)
         sections = SETTINGS | {
-            name: values for area in self._areas for name, values in area.settings.items()
+            name: values for area in self.areas for name, values in area.settings.items()
         }
         settings = make_settings_of(self._directory, sections, self.talker.script)
         secret = settings.server.component_secret.get_secret_value()
         self.xmpp.add_service(AGENT, secret)
-        skills = [skill for area in self._areas for skill in area.skills()]
+        skills = [skill for area in self.areas for skill in area.skills()]
         self.kit = Kit(
             *(settings, self.group, self.xmpp, self.system, self.talker.script, skills), self.disk
         )
@@ -143,14 +144,14 @@ class World:
             self.residents[name] = Resident(self, name)
         for name, other in zip(everybody, (*everybody[1:], everybody[0]), strict=True):
             self.residents[name].bystander = self.residents[other]
-        for area in self._areas:
+        for area in self.areas:
             await area.begin()
         self.group.start_soon(self._serve)
         for action in self._life.actions:
             await anyio.sleep(max(0.0, action.at - self.history.now()))
             self.group.start_soon(self._performs[type(action)], action)
         await anyio.sleep(max(0.0, self._life.days * DAY_S - self.history.now()))
-        for area in self._areas:
+        for area in self.areas:
             area.heal()
         await anyio.sleep(self.quiet_s)
         self.rules.at_rest(self.kit)

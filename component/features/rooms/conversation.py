@@ -101,6 +101,10 @@ class RoomConversation:
         self._manners = Manners(_limits(options), service.clock)
         self._asked: LRUCache[int, bool] = LRUCache(_VISITS)
         """The visits whose occupants were asked whether they are programs."""
+        self._asking: dict[int, anyio.Event] = {}
+        """Those that are being asked."""
+        self._spoke: LRUCache[int, RoomOccupant] = LRUCache(_VISITS)
+        """Who may be a person and has spoken since another agent has asked last, by visit."""
         self._silent_until = 0.0
         """Until when nothing is said, because the room has refused a message."""
 
@@ -279,7 +283,7 @@ class RoomConversation:
         self, message: InboundMessage, heard: Heard, occupant: RoomOccupant, pointers: Pointers
     ) -> Awaitable[None] | None:
         if not occupant.is_agent:
-            self._manners.heard_person()
+            self._spoke[occupant.visit] = occupant
         address = self.addressed(message, pointers)
         words = _spoken(message) if address is None else address.text
         if STOP.fullmatch(words.strip()):
@@ -335,6 +339,8 @@ class RoomConversation:
                 self.say(_NO_MODEL, message, occupant)
             return
         waiting = agents.conversations.waiting_of(self.session, who)
+        if is_agent and await self._has_person_spoken():
+            self._manners.heard_person()
         verdict = self._manners.ask(who, is_agent=is_agent, waiting=waiting)
         if not verdict.answers:
             heard.is_asked = False
@@ -389,11 +395,29 @@ class RoomConversation:
         """Return whether an occupant says that it is a program. Each one is asked once in a visit,
         and has little time to answer.
         """
-        if occupant.visit not in self._asked:
-            self._asked[occupant.visit] = False
-            with anyio.move_on_after(_ANSWER_S):
-                self._asked[occupant.visit] = await self.membership.ask_is_agent(occupant)
-        return self._asked.get(occupant.visit) or False
+        visit = occupant.visit
+        if visit in self._asking:
+            await self._asking[visit].wait()
+        elif visit not in self._asked:
+            self._asked[visit] = False
+            self._asking[visit] = answered = anyio.Event()
+            try:
+                with anyio.move_on_after(_ANSWER_S):
+                    self._asked[visit] = await self.membership.ask_is_agent(occupant)
+            finally:
+                del self._asking[visit]
+                answered.set()
+        return self._asked.get(visit) or False
+
+    async def _has_person_spoken(self) -> bool:
+        """Return whether a person has spoken since another agent has asked last. Only now those who
+        have spoken are asked whether they are programs: most rooms have none.
+        """
+        spoke = [self._spoke.pop(visit) for visit in list(self._spoke)]
+        for one in spoke:
+            if not await self._ask_is_agent(one):
+                return True
+        return False
 
     def _turn_id(self, message: InboundMessage) -> str:
         """Return the same id for all copies of a message, which the room tells apart (XEP-0359)."""

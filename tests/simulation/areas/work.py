@@ -141,7 +141,7 @@ class Effects(Rule):
     def _check(self, effect: Effect) -> None:
         step = effect.step
         before = self._keys.setdefault((effect.label, step), effect.key)
-        if effect.label.startswith("m"):
+        if effect.label[0] in ("m", "r", "w"):
             # A model may ask for the same again, which is another call with other keys.
             done = self.seen[effect.label if before == effect.key else effect.key]
         elif before != effect.key:

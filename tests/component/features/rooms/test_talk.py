@@ -18,6 +18,7 @@ from xep.stanza import Incoming
 from xep.stanza_ids import StanzaId
 
 __all__ = ["anyio_backend"]
+FLUUX = "urn:fluux:agent:0"
 pytestmark = pytest.mark.anyio
 
 DELAY = "<delay xmlns='urn:xmpp:delay' stamp='2020-01-01T00:00:00Z'/>"
@@ -300,6 +301,27 @@ async def test_a_request_survives_a_kill_and_is_answered_once_in_the_room(tmp_pa
         assert it.said() == ["The nightingale."]
 
 
+async def test_what_was_stopped_does_not_continue_after_a_kill(tmp_path: Path) -> None:
+    reached = anyio.Event()
+
+    async def never(_request: ModelRequest) -> str:
+        reached.set()
+        await anyio.sleep_forever()
+        return ""
+
+    async with lobby(tmp_path, Script(never, otherwise="The nightingale.")) as it:
+        await it.room.say(it.juliet, f"{NICK}: which bird was it?")
+        await reached.wait()
+        await it.room.say(it.romeo, "stop")
+        await it.juliet.hear("Stopped.")
+        await it.kit.kill()
+        it.room.remove(NICK, 333)
+        await it.kit.start()
+        await it.again()
+        assert it.said() == ["Stopped."]
+        assert len(it.model.requests) == 1
+
+
 async def test_stop_to_somebody_else_is_not_answered(tmp_path: Path) -> None:
     async with lobby(tmp_path, Script()) as it:
         await it.room.say(it.romeo, "stop")
@@ -465,6 +487,38 @@ async def test_two_agents_do_not_talk_with_each_other_for_ever(tmp_path: Path) -
         await it.room.say(it.juliet, "hello again")
         await it.kit.advance(600)
         assert len(spoken(it.juliet)) > len(said) + 2
+
+
+@pytest.mark.parametrize("asks_first", [True, False])
+async def test_a_program_that_enters_again_is_not_a_person(
+    tmp_path: Path, asks_first: bool
+) -> None:
+    script = Script(otherwise="Well.")
+    async with lobby(tmp_path, script, room="agents = true") as it:
+        parrot = it.kit.peer("parrot@capulet.example/x", features=(FLUUX,))
+        for _ in range(5):
+            await it.room.enter(parrot, "Parrot")
+            if not asks_first:
+                await it.room.say(parrot, "Nobody answers this.")
+            await it.room.say(parrot, f"{NICK}: hello")
+            await it.kit.advance(60)
+            await it.room.leave(parrot)
+        assert it.said() == ["Well."] * 2
+        await it.room.enter(parrot, "Parrot")
+        await it.room.say(it.juliet, "Poor bird.")
+        await it.room.say(parrot, f"{NICK}: hello")
+        await it.kit.advance(60)
+        assert len(it.said()) == 3
+
+
+async def test_a_program_is_known_before_its_next_message(tmp_path: Path) -> None:
+    async with lobby(tmp_path, Script(otherwise="Well.")) as it:
+        parrot = it.kit.peer("parrot@capulet.example/x", features=(FLUUX,))
+        await it.room.enter(parrot, "Parrot")
+        for _ in range(3):
+            await it.room.say(parrot, f"{NICK}: hello")
+        await it.kit.advance(60)
+        assert it.said() == []
 
 
 async def test_without_a_model_it_says_so_once_an_hour(tmp_path: Path) -> None:
