@@ -103,6 +103,17 @@ class Kit:
         assert self.service._subsystems is not None, "the service runs"
         return self.service._subsystems.kernel
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the service runs, and has opened its files."""
+        service = getattr(self, "service", None)
+        return self.process.is_alive and service is not None and service._subsystems is not None
+
+    @property
+    def ended(self) -> anyio.Event:
+        """Is set when the running process has ended."""
+        return self._ended
+
     def peer(
         self, jid: str, *, presence: str | None = "<presence/>", features: Sequence[str] = ()
     ) -> Peer:

@@ -18,6 +18,7 @@ from demo_server.component_link import ComponentLink
 from demo_server.router import Router
 from demo_server.table import Account, Link, Session, Table
 from demo_server.wire import Wire
+from tests.kit.offline import OfflineRouter, OfflineStorage
 from tests.kit.stream import ServerEnd, connection
 from xep.binding.escaping import escape_attribute, escape_text
 from xep.disco import Feature, Identity, InfoQuery
@@ -43,6 +44,8 @@ class Xmpp:
 
     Args:
         group: runs the connections.
+        offline: which server keeps messages for people who are away as these do; None if they are
+            refused.
 
     Attributes:
         stanzas: every stanza between servers and services, in order: "received" by a server or
@@ -51,7 +54,8 @@ class Xmpp:
         cut: domains that stanzas of other domains do not reach; they are lost.
     """
 
-    def __init__(self, group: TaskGroup) -> None:
+    def __init__(self, group: TaskGroup, offline: OfflineStorage | None = None) -> None:
+        self._offline = offline
         self.stanzas: list[tuple[str, str]] = []
         self.is_up = True
         self.cut: set[str] = set()
@@ -114,6 +118,10 @@ class Xmpp:
             if links[domain] is wire:
                 links[domain] = None
 
+    def is_connected(self, domain: str) -> bool:
+        """Return whether a service is connected."""
+        return self._homes[domain].table.components[domain] is not None
+
     def enter(self, jid: JID, link: "_Link") -> tuple[Router, Session]:
         """Log a client in; return its session, and the server that it is connected to."""
         router = self._host(jid.domain)
@@ -125,7 +133,9 @@ class Xmpp:
     def _host(self, domain: str) -> Router:
         found = self._hosts.get(domain)
         if found is None:
-            found = Router(Table(domain, (), ()))
+            table = Table(domain, (), ())
+            offline = self._offline
+            found = Router(table) if offline is None else OfflineRouter(table, offline)
             for other, router in self._hosts.items():
                 router.table.components[domain] = _Remote(self, domain)
                 found.table.components[other] = _Remote(self, other)

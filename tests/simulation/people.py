@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import anyio
 
-from tests.kit.xmpp import Peer, Xmpp
+from tests.kit.xmpp import Peer, Xmpp, parse
 from tests.simulation.history import History, Stanza, Wish
 from tests.simulation.life import CALLERS, Reaction
 from tests.simulation.rules import CONFIRM, EXECUTE, TASK
@@ -27,11 +27,18 @@ _LATE_S: Final = 5 * 3600.0
 class Account(Peer):
     """A client that records what it sends and receives."""
 
-    def __init__(self, xmpp: Xmpp, jid: JID, agent: str, history: History) -> None:
+    def __init__(
+        self,
+        xmpp: Xmpp,
+        jid: JID,
+        agent: str,
+        history: History,
+        heard: Callable[[ET.Element], None] = lambda _: None,
+    ) -> None:
         self._history = history
         self._answers: dict[str, anyio.Event] = {}
         self.answered: dict[str, ET.Element] = {}
-        self.heard: Callable[[ET.Element], None] = lambda _: None
+        self.heard = heard
         super().__init__(xmpp, jid, agent)
 
     async def send(self, xml: str) -> None:
@@ -52,6 +59,14 @@ class Account(Peer):
                 event.set()
         elif kind == "message":
             self.heard(stanza)
+        elif kind == "presence" and stanza.get("type") == "subscribe":
+            self._let_see(stanza.get("from", ""))
+
+    def _let_see(self, who: str) -> None:
+        """Let somebody see the presence of the account."""
+        xml = f"<presence to='{escape_attribute(who)}' type='subscribed'/>"
+        self._history.add(Stanza(self._history.now(), str(self.jid), "sent", xml))
+        self._router.from_client(self._session, parse(xml))
 
     async def ask(self, type_: str, payload: str, id_: str) -> ET.Element | None:  # type: ignore[override]
         """Send an IQ; return the answer, or None if there is none in time."""
@@ -86,8 +101,8 @@ class Resident:
     def come(self) -> None:
         """Connect."""
         if self.account is None:
-            self.account = Account(self._world.xmpp, self.jid, self._agent, self._history)
-            self.account.heard = self._heard
+            world = self._world
+            self.account = Account(world.xmpp, self.jid, self._agent, self._history, self._heard)
             self.returned.set()
 
     async def go(self) -> None:

@@ -128,7 +128,8 @@ class World:
                 system.use(outside)
 
     async def _live(self) -> None:
-        self.xmpp = Xmpp(self.group)
+        offline = Random(f"servers {self._life.seed}").choice((None, "prosody", "ejabberd"))
+        self.xmpp = Xmpp(self.group, offline)
         sections = SETTINGS | {
             name: values for area in self.areas for name, values in area.settings.items()
         }
