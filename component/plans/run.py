@@ -238,7 +238,8 @@ class _PlanRun:
         return False
 
     async def _judge_skill(self, skill: str) -> Judged:
-        return await self._tasks.judge(skill, None, ChildTerms())
+        # It has run: whether it may be started for a plan of strangers is not asked any more.
+        return await self._tasks.judge(skill, None, ChildTerms(approved=True))
 
     def _note(self, row: StepRow) -> None:
         self._steps[row.step] = self._changed[row.step] = row
@@ -355,7 +356,12 @@ class _PlanRun:
         """Whether a revision that has this step keeps what was done of it."""
         if row.state == "unknown" and row.decision in ("", "stop"):
             return True
-        return row.state in ("done", "running", "skipped") and self._step(row.step) == step
+        if self._step(row.step) != step:
+            return False
+        if row.state == "skipped":
+            # Of a group that has failed, the others were cancelled, and are needed again.
+            return self.plan.groups.get(step.group) == "first"
+        return row.state in ("done", "running") or row.decision in ("done", "skip")
 
     async def _adopt(self, proposal: Proposal, approval: rows.Approval) -> None:
         """Make a proposal the plan: the same task goes on with its next revision."""

@@ -36,12 +36,14 @@ class Talker:
     """Answers each prompt.
 
     Attributes:
-        state: "" if it is well; see `actions.ModelIs`.
+        state: "" if it is well; see `faults.ModelFails`.
+        hooks: answer first, as an area wants; None leaves the answer to the others.
     """
 
     def __init__(self, history: History, chance: Random) -> None:
         self._history, self._chance = history, chance
         self.state = ""
+        self.hooks: list[Callable[[ModelRequest], Said | None]] = []
         self.script = Script(otherwise=self._answer, usd_per_token=1e-6)
 
     async def _answer(self, request: ModelRequest) -> Said:
@@ -65,6 +67,9 @@ class Talker:
         return self._honest(request)
 
     def _honest(self, request: ModelRequest) -> Said:
+        for hook in self.hooks:
+            if (said := hook(request)) is not None:
+                return said
         last = request.messages[-1]
         mine = next((one for one in reversed(request.messages) if one.role == "user"), last)
         reminder, asked = _REMINDER.findall(mine.text), asked_in(request)

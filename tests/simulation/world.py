@@ -29,7 +29,7 @@ from tests.simulation.area import Area
 from tests.simulation.areas import AREAS
 from tests.simulation.history import History
 from tests.simulation.life import CALLERS, DAY_S, PEOPLE, Draw, Life, Reaction
-from tests.simulation.people import Resident
+from tests.simulation.people import Answer, Decide, Resident
 from tests.simulation.rules import Rules, Violation
 from tests.simulation.skills import Outside
 from tests.simulation.talker import Talker
@@ -75,6 +75,8 @@ class World:
         residents: the people and programs, by name.
         reactions: how they react to questions about each label.
         areas: the parts of the life.
+        decides: who decides otherwise, by the first letter of the labels.
+        answers: who answers otherwise, by the first letter of the labels.
         pause_s: seconds until the service is started again when it has ended.
         quiet_s: seconds without faults at the end.
     """
@@ -97,6 +99,8 @@ class World:
         self.outside = Outside(self.history, self.chance)
         self.residents: dict[str, Resident] = {}
         self.reactions: dict[str, Reaction] = {}
+        self.decides: dict[str, Decide] = {}
+        self.answers: dict[str, Answer] = {}
         self.kills = 0
         self.days = 0.0
         self.pause_s = 0.0

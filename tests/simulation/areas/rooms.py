@@ -24,7 +24,7 @@ from tests.simulation.life import PEOPLE, REACTIONS, Action, Reaction
 from tests.simulation.people import Account
 from tests.simulation.room_service import COUNCIL, LOBBY, Ending, RoomService
 from xep import muc
-from xep.binding.escaping import escape_attribute, escape_text
+from xep.binding.escaping import escape_attribute
 from xep.jid import JID
 
 NICK: Final = "Bot"

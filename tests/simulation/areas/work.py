@@ -129,7 +129,8 @@ class Effects(Rule):
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
         if isinstance(entry, Effect):
-            self._check(entry)
+            if entry.label[:1] in ("x", "m"):
+                self._check(entry)
         elif isinstance(entry, Wish):
             words = entry.text.replace(",", "").split()
             if words[0] == "again":
@@ -182,7 +183,7 @@ class Approvals(Rule):
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
         if isinstance(entry, Effect):
-            if entry.step.startswith("paid"):
+            if entry.step.startswith("paid") and entry.label[:1] in ("x", "m"):
                 self._check(entry.label)
             return
         if stanza is None:

@@ -72,6 +72,11 @@ class Deeds:
                 raise SkillError(f"{text} cannot be seen.")
             return f"saw {text}"
 
+        @skill(name="look_outside", read_only=True)
+        async def look_outside(text: str) -> str:
+            """Look something up at another service."""
+            return await look(text)
+
         @skill(name="send", open_world=True, destructive=True)
         async def send(to: str, text: str) -> str:
             """Send a text to somebody."""
@@ -102,7 +107,7 @@ class Deeds:
             await context.sleep(60)
             return await context.step("work", work, str)
 
-        return do, look, send, fetch, think, slow
+        return do, look, look_outside, send, fetch, think, slow
 
 
 def plan(*steps: Mapping[str, Any], **more: Any) -> dict[str, Any]:

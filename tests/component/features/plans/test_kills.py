@@ -1,5 +1,6 @@
 """Plans of a service that is killed."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -52,3 +53,24 @@ async def test_a_step_with_an_unknown_outcome_is_decided_by_the_person(
         await answer(kit, juliet, decision)
         await juliet.hear(said)
     assert deeds.done == done
+
+
+@pytest.mark.parametrize("decision", ["it is done", "skip it"])
+async def test_a_revision_does_not_repeat_what_a_person_has_decided(
+    tmp_path: Path, decision: str
+) -> None:
+    deeds = Deeds()
+    deeds.held = {"a"}
+    document = plan({"id": "a"}, slow("b", "a"))
+    async with planning(tmp_path, deeds=deeds) as (kit, juliet, _):
+        id_ = await started(juliet, document)
+        await kit.settled()
+        await kit.restart(kill=True)
+        deeds.release()
+        await juliet.hear("do not know whether it was done")
+        await answer(kit, juliet, decision)
+        await kit.settled()
+        other = plan({"id": "a"}, slow("b", "a"), {"id": "c", "after": ["b"]})
+        await juliet.ask(f"/plan revise {id_} {json.dumps(other)}", "as you have revised it")
+        await juliet.hear("did c", within_s=600)
+    assert deeds.done == ["a", "b", "c"]

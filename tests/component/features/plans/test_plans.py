@@ -367,3 +367,35 @@ async def test_a_picture_shows_the_steps_where_files_can_be_sent(tmp_path: Path)
         kit.kernel.tasks.places.append(place)
         await juliet.ask("/plan picture", "https://files.example/plan.svg")
     assert b"<svg" in sent[0].data
+
+
+async def test_a_revision_runs_again_what_was_cancelled_with_its_group(tmp_path: Path) -> None:
+    deeds = Deeds()
+    deeds.failing, deeds.held = {"b"}, {"a"}
+    both = {"group": "g"}
+    document = plan({"id": "a", **both}, {"id": "b", **both}, groups={"g": "all"}, result="REPORT")
+    other = plan({"id": "a", **both}, {"id": "c", **both}, groups={"g": "all"}, result="REPORT")
+    async with planning(tmp_path, deeds=deeds) as (kit, juliet, _):
+        says(kit, other)
+        await started(juliet, document)
+        question = await juliet.hear("May I change the plan")
+        assert "Runs again: a (run do)" in question
+        deeds.release()
+        await answer(kit, juliet, "yes")
+        assert await report(juliet) == "REPORT"
+    assert sorted(deeds.done) == ["a", "a", "b", "c"]
+
+
+async def test_the_plan_of_a_misled_model_repeats_what_only_reads(tmp_path: Path) -> None:
+    deeds = Deeds()
+    deeds.failing = {"a"}
+    step = {"id": "a", "skill": "look_outside", "params": {"text": "a"}, "retries": 2}
+    document = plan(step | {"optional": True})
+    model = (call("fetch", url="https://example.com/"), call("plan_start", plan=document), "Yes.")
+    async with planning(tmp_path, *model, deeds=deeds) as (kit, juliet, _):
+        await juliet.ask("Read it, and plan", "Start a plan")
+        await answer(kit, juliet, "yes")
+        await juliet.hear("May I carry out")
+        await answer(kit, juliet, "yes")
+        await juliet.hear("Without: run look_outside")
+    assert deeds.done == ["fetch https://example.com/"] + ["look a"] * 3
