@@ -1,6 +1,7 @@
 """Clocks, random numbers and threads that a test owns."""
 
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from random import Random
 from typing import Any, Final
@@ -18,15 +19,19 @@ START: Final = datetime(2026, 11, 20, 12, tzinfo=UTC)
 class SimulatedSystem(System):
     """All clocks follow the clock of the event loop, and random numbers the seed.
 
-    There are no worker threads: `in_thread` calls at once, on the event loop. What is called can
-    therefore not use `anyio.from_thread`.
+    There are no worker threads: `in_thread` calls on the event loop, at once unless `thread_s` says
+    otherwise. What is called can therefore not use `anyio.from_thread`.
 
     Args:
         seed: the seed of the random numbers.
 
     Attributes:
         jump_s: how far the wall clock has jumped, in seconds.
+        thread_s: returns for how many seconds a worker thread waits before it runs a function, and
+            again before the event loop learns of its end; None if it never waits.
     """
+
+    thread_s: Callable[[], float] | None = None
 
     def __init__(self, seed: int) -> None:
         self._clock = trio.lowlevel.current_clock()
@@ -73,7 +78,14 @@ class SimulatedSystem(System):
         limiter: anyio.CapacityLimiter | None = None,
     ) -> Any:
         await anyio.lowlevel.checkpoint()
-        if limiter is None:
-            return call(*arguments)
-        async with limiter:
-            return call(*arguments)
+        async with AsyncExitStack() as stack:
+            if limiter is not None:
+                await stack.enter_async_context(limiter)
+            if self.thread_s is None:
+                return call(*arguments)
+            with anyio.CancelScope(shield=not abandon_on_cancel):
+                await anyio.sleep(self.thread_s())
+                try:
+                    return call(*arguments)
+                finally:
+                    await anyio.sleep(self.thread_s())

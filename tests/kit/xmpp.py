@@ -4,6 +4,7 @@ It routes as `demo_server` does: presence and subscriptions, disco and ping of t
 for what is not there. Every domain at which a peer has its account is a server of its own.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
@@ -52,6 +53,10 @@ class Xmpp:
             "sent" by it, and the XML.
         is_up: whether the servers accept connections of services.
         cut: domains that stanzas of other domains do not reach; they are lost.
+        parted: pairs of domains between which stanzas are lost.
+        passing: called with each stanza that one server sends to another: the domains, and the XML.
+        delay: returns how many seconds a stanza takes from one server to another; None if they take
+            none. Stanzas between the same two domains stay in order.
     """
 
     def __init__(self, group: TaskGroup, offline: OfflineStorage | None = None) -> None:
@@ -59,6 +64,11 @@ class Xmpp:
         self.stanzas: list[tuple[str, str]] = []
         self.is_up = True
         self.cut: set[str] = set()
+        self.parted: set[frozenset[str]] = set()
+        self.passing: Callable[[str, str, str], None] = lambda _from, _to, _xml: None
+        self.delay: Callable[[], float] | None = None
+        self._late: dict[tuple[str, str], deque[tuple[float, Incoming]]] = {}
+        """What is on its way between two domains, and when it arrives."""
         self._secrets: dict[str, str] = {}
         self._group = group
         self._hosts: dict[str, Router] = {}
@@ -147,9 +157,32 @@ class Xmpp:
     def deliver(self, domain: str, xml: str) -> None:
         """Deliver a stanza that another server sends to a domain."""
         stanza = parse(xml)
-        sender = JID.parse(stanza.sender or "")
-        if not self.cut.isdisjoint((domain, sender.domain)):
+        between = JID.parse(stanza.sender or "").domain, domain
+        self.passing(*between, xml)
+        late = self._late.get(between)
+        if self.delay is None and late is None:
+            self._arrive(between, stanza)
             return
+        at = anyio.current_time() + (0.0 if self.delay is None else self.delay())
+        if late is None:
+            self._late[between] = late = deque()
+            self._group.start_soon(self._carry, between, late)
+        late.append((max(at, late[-1][0]) if late else at, stanza))
+
+    async def _carry(self, between: tuple[str, str], late: deque[tuple[float, Incoming]]) -> None:
+        """Deliver what is on its way between two domains, each stanza at its time."""
+        while late:
+            at, stanza = late[0]
+            await anyio.sleep(max(0.0, at - anyio.current_time()))
+            late.popleft()
+            self._arrive(between, stanza)
+        del self._late[between]
+
+    def _arrive(self, between: tuple[str, str], stanza: Incoming) -> None:
+        _, domain = between
+        if not self.cut.isdisjoint(between) or frozenset(between) in self.parted:
+            return
+        sender = JID.parse(stanza.sender or "")
         router = self._hosts.get(domain) or self._homes[domain]
         router.from_component(sender, stanza, _Remote(self, sender.domain))
 

@@ -40,3 +40,6 @@ class Area:
 
     def heal(self) -> None:
         """End all faults."""
+
+    async def at_rest(self) -> None:
+        """Check what must hold after a time without faults. Raises Violation."""

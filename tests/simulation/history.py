@@ -16,6 +16,15 @@ class Stanza(msgspec.Struct, frozen=True, tag=True):
     xml: str
 
 
+class Passing(msgspec.Struct, frozen=True, tag=True):
+    """A stanza that one server sends to another one."""
+
+    at: float
+    sender: str
+    receiver: str
+    xml: str
+
+
 class Effect(msgspec.Struct, frozen=True, tag=True):
     """Something that a skill has done outside.
 
@@ -38,7 +47,10 @@ class Prompt(msgspec.Struct, frozen=True, tag=True):
     text: str
 
 
-FaultKind = Literal["kill", "stop", "start", "crash", "cut", "full", "healthy", "clock", "error"]
+FaultKind = Literal[
+    "kill", "stop", "start", "crash", "cut", "full", "healthy", "clock", "error", "peer"
+]
+"""What fails; `peer` is about another service than the first one, or the way to it."""
 
 
 class Fault(msgspec.Struct, frozen=True, tag=True):
@@ -57,7 +69,7 @@ class Wish(msgspec.Struct, frozen=True, tag=True):
     text: str
 
 
-Entry = Stanza | Effect | Prompt | Fault | Wish
+Entry = Stanza | Passing | Effect | Prompt | Fault | Wish
 
 
 class History:
@@ -101,6 +113,8 @@ def _told(entry: Entry) -> str:
         case Stanza(session=session, way=way, xml=xml):
             arrow = "->" if way == "sent" else "<-"
             return f"{session} {arrow} {short(xml)}"
+        case Passing(sender=sender, receiver=receiver, xml=xml):
+            return f"{sender} => {receiver}: {short(xml)}"
         case Effect(label=label, step=step, key=key):
             return f"EFFECT {label}: {step} (key {key[:8]})"
         case Prompt(text=text):

@@ -1,6 +1,5 @@
 """Plays a life of two or three instances that share a PostgreSQL database."""
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -39,8 +38,6 @@ class SharedWorld(World):
     Attributes:
         url: where the database is.
         database: the database, as the instances see it.
-        kits: the instances.
-        pauses: seconds until each is started again when it has ended.
     """
 
     quiet_s: ClassVar[float] = 3600.0
@@ -48,9 +45,6 @@ class SharedWorld(World):
 
     def __init__(self, life: Life, directory: Path, url: str) -> None:
         self.url = url
-        self.kits: list[Kit] = []
-        self.pauses: defaultdict[Kit, float] = defaultdict(float)
-        self._place = directory
         super().__init__(life, directory, SHARED_AREAS)
 
     async def play(self) -> None:
@@ -65,7 +59,7 @@ class SharedWorld(World):
         sections = SETTINGS | {
             name: values for area in self.areas for name, values in area.settings.items()
         }
-        directory = self._place / f"instance-{number}"
+        directory = self.directory / f"instance-{number}"
         directory.mkdir()
         settings = make_settings_of(directory, sections, self.talker.script)
         skills = [skill for area in self.areas for skill in area.skills()]
@@ -77,9 +71,6 @@ class SharedWorld(World):
         """Return what an instance is called in the history."""
         return f"instance {self.kits.index(kit)}"
 
-    async def _serve(self) -> None:
-        await self.serve(self.kit)
-
     async def serve(self, kit: Kit) -> None:
         """Run an instance as a service manager does."""
         self.kits.append(kit)
@@ -90,7 +81,7 @@ class SharedWorld(World):
                 await kit.run()
             except Exception as error:
                 if kit.process.is_alive:
-                    about = repr(error).replace(str(self._place), "")
+                    about = repr(error).replace(str(self.directory), "")
                     self.history.fault("crash", f"{name}: {about}")
                     if not _is_expected(error):
                         raise
@@ -101,8 +92,8 @@ class SharedWorld(World):
                 self.database.end_process(kit.process)
                 await kit.buried()
             kit.process.is_alive = False
-            await anyio.sleep(self.pauses[kit] or self.pause_s)
-            self.pauses[kit] = self.pause_s = 0.0
+            await anyio.sleep(self.pauses[kit])
+            self.pauses[kit] = 0.0
 
 
 def _is_expected(error: BaseException) -> bool:

@@ -65,12 +65,13 @@ class Rules:
             self.violation = self.violation or violation
             self._violated.set()
 
-    def at_rest(self, kit: Any) -> None:
+    def at_rest(self, *kits: Any) -> None:
         """Check what must hold after a time without faults. Raises Violation."""
         try:
             for rule in self._rules:
                 rule.at_rest()
-            check_internals(kit)
+            for kit in kits:
+                check_internals(kit)
         except Violation as violation:
             self.violation = violation
             raise

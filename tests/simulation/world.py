@@ -1,7 +1,8 @@
 """Plays a life: runs the service, its surroundings, and what happens to both."""
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -17,6 +18,7 @@ from trio.testing import MockClock
 
 from component import system
 from component.features.notifications import notifier
+from component.features.peers import calls, shares
 from component.features.schedules import runner
 from component.memory import documents
 from component.store.errors import StorageError
@@ -27,7 +29,7 @@ from tests.kit.system import SimulatedSystem
 from tests.kit.xmpp import Xmpp
 from tests.simulation.area import Area
 from tests.simulation.areas import AREAS
-from tests.simulation.history import History
+from tests.simulation.history import FaultKind, History
 from tests.simulation.life import CALLERS, DAY_S, PEOPLE, Draw, Life, Reaction
 from tests.simulation.people import Answer, Decide, Resident
 from tests.simulation.rules import Rules, Violation
@@ -47,7 +49,7 @@ SETTINGS: Final = {
 }
 _LOOKS: Final[Sequence[tuple[Any, str]]] = (
     *((documents, "EVERY_S"), (runner, "_LOOK_S"), (expiry, "LOOK_S")),
-    *((notifier, "_POLL_S"),),
+    *((notifier, "_POLL_S"), (calls, "_LOOK_S"), (shares, "_LOOK_S")),
 )
 """How often is looked at files and clocks that nobody has changed in most hours."""
 _LOOK_S: Final = 600.0
@@ -70,6 +72,7 @@ class World:
         disk: the disk of the service.
         xmpp: the servers.
         kit: the service.
+        kits: all services that run, with those of other domains.
         talker: the model of its agents.
         outside: what skills change.
         residents: the people and programs, by name.
@@ -77,8 +80,11 @@ class World:
         areas: the parts of the life.
         decides: who decides otherwise, by the first letter of the labels.
         answers: who answers otherwise, by the first letter of the labels.
-        pause_s: seconds until the service is started again when it has ended.
         quiet_s: seconds without faults at the end.
+        pauses: seconds until each service is started again when it has ended.
+        sections: the settings of the first service.
+        life: what is played.
+        directory: where the services have their files.
     """
 
     group: TaskGroup
@@ -87,9 +93,10 @@ class World:
     xmpp: Xmpp
     kit: Kit
     quiet_s: ClassVar[float] = QUIET_S
+    sections: Mapping[str, Any]
 
     def __init__(self, life: Life, directory: Path, areas: Sequence[type[Area]] = AREAS) -> None:
-        self._life, self._directory = life, directory
+        self.life, self.directory = life, directory
         clock: Any = trio.lowlevel.current_clock()
         began = clock.current_time()
         self.history = History(lambda: clock.current_time() - began)
@@ -103,21 +110,31 @@ class World:
         self.answers: dict[str, Answer] = {}
         self.kills = 0
         self.days = 0.0
-        self.pause_s = 0.0
+        self.kits: list[Kit] = []
+        self.pauses: defaultdict[Kit, float] = defaultdict(float)
         self.areas = [area(self) for area in areas]
         self._performs = {kind: area.perform for area in self.areas for kind in area.actions}
         self._is_over = False
 
+    @property
+    def pause_s(self) -> float:
+        """Seconds until the first service is started again when it has ended."""
+        return self.pauses[self.kit]
+
+    @pause_s.setter
+    def pause_s(self, seconds: float) -> None:
+        self.pauses[self.kit] = seconds
+
     async def play(self) -> None:
         """Play the life. Raises Violation."""
-        life, outside = self._life, system.current()
+        life, outside = self.life, system.current()
         scheduler._ALLOW_DETERMINISTIC_SCHEDULING = True
         scheduler._r.seed(life.seed)
         self.system = SimulatedSystem(life.seed)
         system.use(self.system)
         for module, name in _LOOKS:
             setattr(module, name, _LOOK_S)
-        with simulated_disk(self._directory, self.history.now, life.seed) as self.disk:
+        with simulated_disk(self.directory, self.history.now, life.seed) as self.disk:
             try:
                 async with anyio.create_task_group() as self.group:
                     self.group.start_soon(self.rules.watch)
@@ -132,12 +149,12 @@ class World:
                 system.use(outside)
 
     async def _live(self) -> None:
-        offline = Random(f"servers {self._life.seed}").choice((None, "prosody", "ejabberd"))
+        offline = Random(f"servers {self.life.seed}").choice((None, "prosody", "ejabberd"))
         self.xmpp = Xmpp(self.group, offline)
-        sections = SETTINGS | {
+        self.sections = SETTINGS | {
             name: values for area in self.areas for name, values in area.settings.items()
         }
-        settings = make_settings_of(self._directory, sections, self.talker.script)
+        settings = make_settings_of(self.directory, self.sections, self.talker.script)
         secret = settings.server.component_secret.get_secret_value()
         self.xmpp.add_service(AGENT, secret)
         skills = [skill for area in self.areas for skill in area.skills()]
@@ -151,39 +168,59 @@ class World:
             self.residents[name].bystander = self.residents[other]
         for area in self.areas:
             await area.begin()
-        self.group.start_soon(self._serve)
-        for action in self._life.actions:
+        self.group.start_soon(self.serve, self.kit)
+        for action in self.life.actions:
             await anyio.sleep(max(0.0, action.at - self.history.now()))
             self.group.start_soon(self._performs[type(action)], action)
-        await anyio.sleep(max(0.0, self._life.days * DAY_S - self.history.now()))
+        await anyio.sleep(max(0.0, self.life.days * DAY_S - self.history.now()))
         for area in self.areas:
             area.heal()
         await anyio.sleep(self.quiet_s)
-        self.rules.at_rest(self.kit)
+        self.rules.at_rest(*self.kits)
+        for area in self.areas:
+            await area.at_rest()
         self._is_over = True
-        await self.kit.stop()
+        for kit in self.kits:
+            await kit.stop()
 
-    async def _serve(self) -> None:
-        """Run the service as a service manager does."""
-        while not self._is_over:
-            self.history.fault("start")
-            try:
-                await self.kit.run()
-            except Exception as error:
-                if self.kit.process.is_alive:
-                    about = repr(error).replace(str(self._directory), "")
-                    self.history.fault("crash", about)
-                    if not (self.disk.broken_since_start and _is_of_disk(error)):
-                        raise
-                    self.pause_s = CRASHED_S
-            if self.kit.process.is_alive:
-                self.history.fault("stop")
+    async def serve(self, kit: Kit) -> None:
+        """Run a service as a service manager does, until the life is over or it is retired."""
+        is_first = kit is self.kit
+        self.kits.append(kit)
+
+        def note(kind: FaultKind, about: str = "") -> None:
+            if is_first:
+                self.history.fault(kind, about)
             else:
-                await self.kit.buried()
-            self.kit.process.is_alive = False
-            await anyio.sleep(self.pause_s)
-            self.pause_s = 0.0
-            self.disk.broken_since_start = bool(self.disk.fails)
+                self.history.fault("peer", f"{kit.agent}: {kind} {about}".rstrip())
+
+        while not self._is_over and kit in self.kits:
+            note("start")
+            try:
+                await kit.run()
+            except Exception as error:
+                if kit.process.is_alive:
+                    note("crash", repr(error).replace(str(self.directory), ""))
+                    # All services have one disk; the flag is about the first one.
+                    may_be = self.disk.broken_since_start or not is_first
+                    if not (may_be and _is_of_disk(error)):
+                        raise
+                    self.pauses[kit] = CRASHED_S
+            if kit.process.is_alive:
+                note("stop")
+            else:
+                await kit.buried()
+            kit.process.is_alive = False
+            await anyio.sleep(self.pauses[kit])
+            self.pauses[kit] = 0.0
+            if is_first:
+                self.disk.broken_since_start = bool(self.disk.fails)
+
+    def retire(self, kit: Kit) -> None:
+        """Stop a service for good."""
+        self.kits.remove(kit)
+        if kit.process.is_alive:
+            kit.service.stop()
 
 
 def _is_of_disk(error: BaseException) -> bool:

@@ -143,7 +143,5 @@ def revised_by_model(prompt: str) -> Document | None:
     if failed:
         return without(document, failed)
     if "has declined the plan" in prompt:
-        return without(
-            document, [id_ for id_, one in known.items() if one.get("skill") == "pay"]
-        )
+        return without(document, [id_ for id_, one in known.items() if one.get("skill") == "pay"])
     return more(document, f"n{len(known)}")

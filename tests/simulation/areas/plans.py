@@ -269,5 +269,3 @@ class Plans(Area):
         if plans:
             return call("plan_start", plan=self._documents[label])
         return call("note", label=label)
-
-
