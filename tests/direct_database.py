@@ -18,7 +18,7 @@ def expect(database: Any, sql: str, parameters: Any) -> bool:
     return found.fetchone() is not None if sql.startswith("SELECT") else found.rowcount > 0
 
 
-async def rest(woken: anyio.Event, seconds: float, look_s: float, _skew_ms: int) -> None:
+async def rest(woken: anyio.Event, seconds: float, look_s: float, _skew_ms: int | None) -> None:
     """`Storage.rest` of a double that others may change at any time."""
     with anyio.move_on_after(min(seconds, look_s)):
         await woken.wait()

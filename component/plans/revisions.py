@@ -1,4 +1,4 @@
-"""What a model is told that revises a plan."""
+"""The prompt of a model that revises a plan."""
 
 from __future__ import annotations
 

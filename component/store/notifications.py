@@ -107,7 +107,7 @@ _HELD: Final = "sent IS NULL AND message IS NULL"
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a notification tells of.
+    """The subject of a notification.
 
     Attributes:
         matter: what it belongs to, such as `schedule tide`; the same for all results of one source.
@@ -497,7 +497,7 @@ def record(database: Database, one: Notification, most_held: int) -> None:
 
 
 def _tell_models(database: Database, recipient: Recipient, plan: Plan) -> None:
-    """Record what a person is told now for the conversation, once."""
+    """Record a message to a person for the conversation, once."""
     planned = {id_ for message in plan.messages for id_ in message.ids}
     for one in recipient.notifications:
         subject = one.subject

@@ -201,18 +201,21 @@ class Storage:
         """
         return seconds if self.is_shared else math.inf
 
-    async def rest(self, woken: anyio.Event, seconds: float, look_s: float, skew_ms: int) -> None:
+    async def rest(
+        self, woken: anyio.Event, seconds: float, look_s: float, skew_ms: int | None
+    ) -> None:
         """Wait until an event is set, but at most so many seconds.
 
         This ends earlier after `look_s` seconds if other processes may have changed the database by
-        then, or if the wall clock was set: `skew_ms` is how far it was ahead of the steady clock in
-        the last transaction.
+        then, or if the wall clock was set: `skew_ms` is how far it was ahead of the steady clock
+        when everything was done that was due; None if there may be more.
         """
         over = anyio.current_time() + seconds
         while not woken.is_set() and (left := over - anyio.current_time()) > 0:
             with anyio.move_on_after(min(left, look_s)):
                 await woken.wait()
-            if self._engine.skew_ms() != skew_ms:
+            found = self._engine.skew_ms()
+            if found is None or found != skew_ms:
                 return
 
     def locks(self, name: str) -> "ProcessLocks | None":

@@ -64,7 +64,7 @@ class TaskNews:
         hold_s: maximum number of seconds that an event is held back.
         since: when this process began; None if no task is older.
         taint_of: returns who may have written the results of a skill, by its name; None where no
-            model reads what people are told.
+            model reads the messages that people get.
 
     Attributes:
         on_tool_ended: called with the id of a task that continued a model's call or was started by

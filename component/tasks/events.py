@@ -144,14 +144,12 @@ class EventSender:
             sent = dict(self._sent)
             for one in sent.values():
                 await one.delivery.settled()
-            # What no stanza tells cannot be lost, also if there is no connection.
-            told = {one: what for one, what in sent.items() if what.delivery.has_stanzas}
-            if not told or await self._listener.handled():
-                await self._write(sent, keep_trying=True)
+            # An event without stanzas cannot be lost, also if there is no connection.
+            silent = {one: what for one, what in sent.items() if not what.delivery.has_stanzas}
+            is_handled = len(silent) == len(sent) or await self._listener.handled()
+            await self._write(sent if is_handled else silent, keep_trying=True)
+            if is_handled:
                 continue
-            await self._write(
-                {one: what for one, what in sent.items() if one not in told}, keep_trying=True
-            )
             # The connection was lost, and some of it may be lost with it. There may be a new one.
             self._forget(sent)
             try:

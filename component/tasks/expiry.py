@@ -35,7 +35,7 @@ _log = structlog.get_logger("component.tasks")
 # Deadlines and questions.
 
 _AT_ONCE: Final = 100
-LOOK_S: Final = 60.0
+_LOOK_S: Final = 60.0
 """The maximum delay until a change of the wall clock is noticed."""
 _AGAIN_MS: Final = 5_000
 """When to check a deadline again that has passed by a clock that was just set."""
@@ -122,13 +122,14 @@ class Timer:
 
     Args:
         settle: settles what is due; returns the milliseconds until the next timer.
-        rest: waits until an event is set, or for so many seconds.
+        rest: waits until an event is set, or for so many seconds; looks at the clock after as many
+            as the last argument says.
     """
 
     def __init__(
         self,
         settle: Callable[[], Awaitable[int | None]],
-        rest: Callable[[anyio.Event, float], Awaitable[None]],
+        rest: Callable[[anyio.Event, float, float], Awaitable[None]],
     ) -> None:
         self._settle, self._rest = settle, rest
         self._woken = anyio.Event()
@@ -142,7 +143,8 @@ class Timer:
         while True:
             wait = await self._settle()
             # One millisecond more, so that the clock of the database has passed the time.
-            await self._rest(self._woken, math.inf if wait is None else (wait + 1) / 1000)
+            seconds = math.inf if wait is None else (wait + 1) / 1000
+            await self._rest(self._woken, seconds, _LOOK_S)
             self._woken = anyio.Event()
 
 

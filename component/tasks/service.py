@@ -33,7 +33,7 @@ from component.tasks import (
 from component.tasks.admission import Admission
 from component.tasks.changes import TaskRuntime, Transaction, release_all
 from component.tasks.events import UNSENT, EventSender, TaskRecords
-from component.tasks.expiry import LOOK_S, EndedTasks, Timer, expire_due
+from component.tasks.expiry import EndedTasks, Timer, expire_due
 from component.tasks.gate import SkillAccess
 from component.tasks.inline import InlineRequests
 from component.tasks.protocol import Listener, Naming, Question, TaskLimits, UncertainError
@@ -268,8 +268,8 @@ class TaskService:
         )
         return next_ms
 
-    async def _rest(self, woken: anyio.Event, seconds: float) -> None:
-        await self._storage.rest(woken, seconds, LOOK_S, self._skew or 0)
+    async def _rest(self, woken: anyio.Event, seconds: float, look_s: float) -> None:
+        await self._storage.rest(woken, seconds, look_s, self._skew)
 
     # Requests.
 

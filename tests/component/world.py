@@ -138,7 +138,9 @@ class Later:
         assert self.opened is not None, "what was to be answered at once turned to the database"
         return self.opened
 
-    async def rest(self, woken: anyio.Event, seconds: float, look_s: float, skew_ms: int) -> None:
+    async def rest(
+        self, woken: anyio.Event, seconds: float, look_s: float, skew_ms: int | None
+    ) -> None:
         await self._storage.rest(woken, seconds, look_s, skew_ms)
 
     @property

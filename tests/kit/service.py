@@ -26,7 +26,7 @@ from component.kernel.kernel import Kernel, Reloaded
 from component.models.protocol import Model
 from component.skills import Skill, declare, schema
 from tests.kit.model import Script
-from tests.kit.process import Process, StepCounter
+from tests.kit.process import Process
 from tests.kit.system import SimulatedSystem
 from tests.kit.xmpp import Peer, Xmpp
 from xep.jid import JID
@@ -37,15 +37,19 @@ _SECRET: Final = "secret"
 
 
 _read_signature: Final = schema.signature_of
-
-
-_signatures: Final[dict[tuple[object, str], Any]] = {}
+_signatures: Final[dict[tuple[object, tuple[type, ...], str], Any]] = {}
 
 
 def _signature_of(function: Any, docs: Mapping[str, str]) -> Any:
     """Return a signature, read once: every start of a service declares the same skills."""
-    of = (function.__qualname__, function.__annotations__, function.__defaults__, docs)
-    key = function.__code__, repr(of)
+    hints = function.__annotations__
+    # Functions that are made again and again have the same code, but may have classes of their own.
+    classes = tuple(hint for hint in hints.values() if isinstance(hint, type))
+    key = (
+        function.__code__,
+        classes,
+        repr((function.__qualname__, hints, docs, function.__defaults__)),
+    )
     if key not in _signatures:
         _signatures[key] = _read_signature(function, docs)
     return _signatures[key]
@@ -185,10 +189,6 @@ class Kit:
         self.xmpp.disconnect(self.agent)
         self._token.run_sync_soon(self._scope.cancel)
 
-    def strike_after(self, steps: int) -> StepCounter:
-        """Kill the process before the task step of this number, from 1."""
-        return StepCounter(self.process, steps, self.strike)
-
     async def buried(self) -> None:
         """Wait until a killed process has ended, and restore the files that it left."""
         await self._ended.wait()
@@ -205,15 +205,12 @@ class Kit:
 
     async def start(self) -> None:
         """Run the service, and wait until it is connected."""
-        await self._group.start(self._run)
+        await self._group.start(self.run)
         await self.service.established.wait()
         await self.settled()
 
-    async def run(self) -> None:
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run the service until it ends, or is killed, whatever happens before it is connected."""
-        await self._run()
-
-    async def _run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         system.use(self.system)
         self.process = Process()
         self.process.enter()

@@ -50,7 +50,7 @@ SETTINGS: Final = {
 }
 _LOOKS: Final[Sequence[tuple[Any, str, float]]] = (
     *((documents, "EVERY_S", 21_600.0), (notifier, "_POLL_S", 1800.0)),
-    *((runner, "_LOOK_S", 600.0), (expiry, "LOOK_S", 600.0), (pubsub, "_TIDY_S", 21_600.0)),
+    *((runner, "_LOOK_S", 600.0), (expiry, "_LOOK_S", 600.0), (pubsub, "_TIDY_S", 21_600.0)),
 )
 """How often is looked at files and clocks that nobody has changed in most hours, in seconds."""
 CRASHED_S: Final = 5.0

@@ -1,4 +1,4 @@
-"""Drafts of agents: what may be given to one, its trial, and what its author is told."""
+"""Drafts of agents: what may be given to one, its trial, and the report for its author."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
         name: its name in the directory of proposals, and for admins.
         kind: the noun for what is proposed.
         title: its name for people.
-        how: what else people are told about it, in a word.
+        how: what people read about it besides, in a word.
         files: by their names.
         uses: what it would use, for people.
         capabilities: the same as policies know it.
@@ -79,7 +79,7 @@ class Drafts(ABC, Generic[D, P]):
 
     @abstractmethod
     def said(self, prepared: P, proposal: Proposal) -> str:
-        """Return what the caller is told about a proposal that was kept."""
+        """Return the report for the caller about a proposal that was kept."""
 
 
 def check_text(what: str, text: str, most_bytes: int, longest_line: int) -> None:

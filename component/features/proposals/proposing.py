@@ -88,8 +88,8 @@ class Proposing:
         self._writing = anyio.Lock()
 
     async def written(self, context: Context, description: str, drafts: Drafts[D, P]) -> str:
-        """Have the model write a draft, and again with the reason when it is refused; return what
-        the caller is told. Raises SkillError.
+        """Have the model write a draft, and again with the reason when it is refused; return the
+        report for the caller. Raises SkillError.
         """
         try:
             return await self._written(context, description, drafts)
@@ -100,7 +100,7 @@ class Proposing:
     async def passed(
         self, context: Context, description: str, drafts: Drafts[D, P], draft: D
     ) -> str:
-        """Propose a draft that the caller has written; return what the caller is told. Raises
+        """Propose a draft that the caller has written; return the report for the caller. Raises
         DraftError and SkillError.
         """
         try:

@@ -86,7 +86,7 @@ class ScheduleRunner:
             except StorageError as error:
                 log_failure(_log, "schedules have to wait", error, seconds=wait)
                 left, wait = wait, min(wait * 2, _LONGEST_WAIT_S)
-            await self._storage.rest(self._woken, left, _LOOK_S, self._skew or 0)
+            await self._storage.rest(self._woken, left, _LOOK_S, self._skew)
 
     async def step(self) -> float:
         """Fire all schedules that are due; return the seconds until the next look. Raises

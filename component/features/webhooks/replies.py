@@ -72,7 +72,7 @@ class Replies:
             except StanzaError as error:
                 if error.type == "wait" and due.waited_ms < _LONGEST_WAIT_MS:
                     return False
-                # The person is told by the starter, unless it is about to try again.
+                # The starter notifies the person, unless it is about to try again.
                 reason = error.text or error.condition
                 _log.warning("a reply is not sent", webhook=reply.webhook, reason=reason)
         await self._storage.write(partial(rows.delete_reply, reply))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from component.store import StorageError
+from component.store import StorageError, directory
 from component.store.directory import home_of
 
 
@@ -15,6 +15,15 @@ def test_a_directory_keeps_its_name(tmp_path: Path) -> None:
     assert len(first) == 32
     assert home_of(tmp_path / "a") == first
     assert home_of(tmp_path / "b") != first
+
+
+def test_a_new_name_is_on_disk_before_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(directory, "sync_directory", synced.append)
+    home_of(tmp_path)
+    assert synced == [tmp_path]
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"0123\n", b"\xff" * 32, b"x" * 32])

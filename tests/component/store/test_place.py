@@ -1,5 +1,7 @@
 """The place of a process: what proves that its former life is over, and writes nothing more."""
 
+import errno
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -55,6 +57,29 @@ def test_a_lock_that_was_made_anew_is_another_place(tmp_path: Path) -> None:
         # Two processes have locked the directory now, and neither takes the other for dead.
         with closing_lock(tmp_path) as also:
             assert held.place != also.place
+
+
+def test_a_new_data_directory_is_on_disk_before_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: set[Path] = set()
+    monkeypatch.setattr(lock_module, "sync_directory", synced.add)
+    with lock_module.locked(tmp_path / "new" / "deep"):
+        assert {tmp_path, tmp_path / "new"} <= synced
+
+
+def test_a_lock_is_released_while_the_disk_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_descriptor: int, _size: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    lock = DirectoryLock.acquire(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "ftruncate", fails)
+        lock.release()
+    with closing_lock(tmp_path):
+        pass
 
 
 def test_after_a_boot_it_is_another_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -286,7 +286,7 @@ async def sleeps(context: Context, seconds: float) -> str:
 async def test_a_sleep_ends_in_time_though_nothing_else_happens(
     open_storage: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(expiry, "LOOK_S", 3600.0)
+    monkeypatch.setattr(expiry, "_LOOK_S", 3600.0)
     async with living(open_storage, sleeps) as world:
         task = await world.task("sleeps", params={"seconds": "1"})
         assert text_of(await world.ear.ended(task)) == "awake"
