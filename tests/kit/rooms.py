@@ -10,6 +10,7 @@ assert await juliet.hear("Hello") == "Hello, Juliet."
 
 import re
 from collections import deque
+from datetime import datetime
 from itertools import count
 from typing import Final, Literal, TypeAlias
 
@@ -76,7 +77,7 @@ class Room:
         self.affiliations: dict[JID, Affiliation] = {}
         self.log: list[str] = []
         self._service = service
-        self._history: deque[str] = deque(maxlen=_HISTORY)
+        self._history: deque[tuple[datetime, str]] = deque(maxlen=_HISTORY)
         self._ids = count(1)
 
     # What a test does.
@@ -197,7 +198,9 @@ class Room:
             return
         shown = _JOIN.sub("", _inside(stanza.forward()))
         if occupant is None:
-            self._enter(sender, nick, affiliation, shown)
+            join = stanza.payload(muc.Join)
+            wanted = None if join is None else join.history
+            self._enter(sender, nick, affiliation, shown, wanted or muc.History())
             return
         occupant.presence = shown
         if occupant.nick != nick:
@@ -210,7 +213,9 @@ class Room:
         else:
             self.set_role(nick, occupant.role)
 
-    def _enter(self, sender: JID, nick: str, affiliation: Affiliation, payloads: str) -> None:
+    def _enter(
+        self, sender: JID, nick: str, affiliation: Affiliation, payloads: str, wanted: muc.History
+    ) -> None:
         role = _ROLES[affiliation]
         if self.is_moderated and affiliation == "none":
             role = "visitor"
@@ -222,7 +227,9 @@ class Room:
             if other is not new:
                 self._show(new, other)
         self._show(new, new, (muc.SELF, *((100,) if self.shows_accounts else ())))
-        for xml in self._history:
+        since, most = wanted.since, wanted.max_stanzas
+        late = [xml for at, xml in self._history if since is None or at >= since]
+        for xml in late if most is None else late[max(0, len(late) - most) :]:
             self._service.say(_to(xml, sender))
         self._service.say(
             f"<message type='groupchat' from='{self.jid}' to='{escape_attribute(str(sender))}'>"
@@ -273,7 +280,8 @@ class Room:
                 f"<delay xmlns='urn:xmpp:delay' from='{self.jid}'"
                 f" stamp='{system.now():%Y-%m-%dT%H:%M:%SZ}'/>"
             )
-            self._history.append(sent.replace("</message>", f"{late}</message>"))
+            delayed = sent.replace("</message>", f"{late}</message>")
+            self._history.append((system.now(), delayed))
         self._broadcast(sent)
 
     def _broadcast(self, xml: str) -> None:

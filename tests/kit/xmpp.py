@@ -4,6 +4,7 @@ It routes as `demo_server` does: presence and subscriptions, disco and ping of t
 for what is not there. Every domain at which a peer has its account is a server of its own.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
@@ -18,6 +19,7 @@ from demo_server.component_link import ComponentLink
 from demo_server.router import Router
 from demo_server.table import Account, Link, Session, Table
 from demo_server.wire import Wire
+from tests.kit.offline import OfflineRouter, OfflineStorage
 from tests.kit.stream import ServerEnd, connection
 from xep.binding.escaping import escape_attribute, escape_text
 from xep.disco import Feature, Identity, InfoQuery
@@ -43,24 +45,37 @@ class Xmpp:
 
     Args:
         group: runs the connections.
+        offline: which server keeps messages for people who are away as these do; None if they are
+            refused.
 
     Attributes:
         stanzas: every stanza between servers and services, in order: "received" by a server or
             "sent" by it, and the XML.
         is_up: whether the servers accept connections of services.
         cut: domains that stanzas of other domains do not reach; they are lost.
+        parted: pairs of domains between which stanzas are lost.
+        passing: called with each stanza that one server sends to another: the domains, and the XML.
+        delay: returns how many seconds a stanza takes from one server to another; None if they take
+            none. Stanzas between the same two domains stay in order.
     """
 
-    def __init__(self, group: TaskGroup) -> None:
+    def __init__(self, group: TaskGroup, offline: OfflineStorage | None = None) -> None:
+        self._offline = offline
         self.stanzas: list[tuple[str, str]] = []
         self.is_up = True
         self.cut: set[str] = set()
+        self.parted: set[frozenset[str]] = set()
+        self.passing: Callable[[str, str, str], None] = lambda _from, _to, _xml: None
+        self.delay: Callable[[], float] | None = None
+        self._late: dict[tuple[str, str], deque[tuple[float, Incoming]]] = {}
+        """What is on its way between two domains, and when it arrives."""
         self._secrets: dict[str, str] = {}
         self._group = group
         self._hosts: dict[str, Router] = {}
         self._homes: dict[str, Router] = {}
         """The server of each service, by the domain of the service."""
-        self._connections: dict[str, list[ServerEnd]] = {}
+        self._connections: dict[str, list[tuple[object, ServerEnd, Wire]]] = {}
+        """Those of each domain, with their owners."""
 
     def add_service(self, domain: str, secret: str) -> None:
         """Let a service with this domain connect to the server of the domain above."""
@@ -73,17 +88,27 @@ class Xmpp:
             if router is not home:
                 router.table.components[domain] = _Remote(self, domain)
 
-    async def connect(self, options: Server) -> Any:
-        """Open the connection of a service; see `component.link.connection.transport.connect`."""
+    async def connect(self, options: Server, owner: object = None) -> Any:
+        """Open the connection of a service; see `component.link.connection.transport.connect`.
+
+        Several services of one domain are distinguished by their owners.
+        """
         await anyio.lowlevel.checkpoint()
         if not self.is_up:
             raise failure.connect_failed(options, ConnectionRefusedError(111, "refused"))
         ours, theirs = connection(options)
         domain = options.component_domain
-        self._connections.setdefault(domain, []).append(theirs)
         wire = Wire(theirs, _MAX_OUTPUT, self._tap)
+        mine = owner, theirs, wire
+        self._connections.setdefault(domain, []).append(mine)
         link = ComponentLink(wire, self._secrets, self._homes[domain])
-        self._group.start_soon(wire.run, link.talk)
+
+        async def run() -> None:
+            await wire.run(link.talk)
+            if mine in self._connections[domain]:
+                self._connections[domain].remove(mine)
+
+        self._group.start_soon(run)
         return ours
 
     def connect_link(self, domain: str, link: Link) -> Router:
@@ -92,12 +117,20 @@ class Xmpp:
         home.table.components[domain] = link
         return home
 
-    def disconnect(self, domain: str) -> None:
-        """Break all connections of a service."""
-        connections = self._connections.pop(domain, [])
-        while connections:
-            connections.pop().reset()
-        self._homes[domain].table.components[domain] = None
+    def disconnect(self, domain: str, owner: object = None) -> None:
+        """Break all connections of a domain, or those of one owner."""
+        links = self._homes[domain].table.components
+        connections = self._connections.get(domain, [])
+        for connection_ in [one for one in connections if owner in (None, one[0])]:
+            connections.remove(connection_)
+            _, theirs, wire = connection_
+            theirs.reset()
+            if links[domain] is wire:
+                links[domain] = None
+
+    def is_connected(self, domain: str) -> bool:
+        """Return whether a service is connected."""
+        return self._homes[domain].table.components[domain] is not None
 
     def enter(self, jid: JID, link: "_Link") -> tuple[Router, Session]:
         """Log a client in; return its session, and the server that it is connected to."""
@@ -110,7 +143,9 @@ class Xmpp:
     def _host(self, domain: str) -> Router:
         found = self._hosts.get(domain)
         if found is None:
-            found = Router(Table(domain, (), ()))
+            table = Table(domain, (), ())
+            offline = self._offline
+            found = Router(table) if offline is None else OfflineRouter(table, offline)
             for other, router in self._hosts.items():
                 router.table.components[domain] = _Remote(self, domain)
                 found.table.components[other] = _Remote(self, other)
@@ -122,9 +157,32 @@ class Xmpp:
     def deliver(self, domain: str, xml: str) -> None:
         """Deliver a stanza that another server sends to a domain."""
         stanza = parse(xml)
-        sender = JID.parse(stanza.sender or "")
-        if not self.cut.isdisjoint((domain, sender.domain)):
+        between = JID.parse(stanza.sender or "").domain, domain
+        self.passing(*between, xml)
+        late = self._late.get(between)
+        if self.delay is None and late is None:
+            self._arrive(between, stanza)
             return
+        at = anyio.current_time() + (0.0 if self.delay is None else self.delay())
+        if late is None:
+            self._late[between] = late = deque()
+            self._group.start_soon(self._carry, between, late)
+        late.append((max(at, late[-1][0]) if late else at, stanza))
+
+    async def _carry(self, between: tuple[str, str], late: deque[tuple[float, Incoming]]) -> None:
+        """Deliver what is on its way between two domains, each stanza at its time."""
+        while late:
+            at, stanza = late[0]
+            await anyio.sleep(max(0.0, at - anyio.current_time()))
+            late.popleft()
+            self._arrive(between, stanza)
+        del self._late[between]
+
+    def _arrive(self, between: tuple[str, str], stanza: Incoming) -> None:
+        _, domain = between
+        if not self.cut.isdisjoint(between) or frozenset(between) in self.parted:
+            return
+        sender = JID.parse(stanza.sender or "")
         router = self._hosts.get(domain) or self._homes[domain]
         router.from_component(sender, stanza, _Remote(self, sender.domain))
 

@@ -16,6 +16,15 @@ class Stanza(msgspec.Struct, frozen=True, tag=True):
     xml: str
 
 
+class Passing(msgspec.Struct, frozen=True, tag=True):
+    """A stanza that one server sends to another one."""
+
+    at: float
+    sender: str
+    receiver: str
+    xml: str
+
+
 class Effect(msgspec.Struct, frozen=True, tag=True):
     """Something that a skill has done outside.
 
@@ -69,7 +78,7 @@ class Wish(msgspec.Struct, frozen=True, tag=True):
     text: str
 
 
-Entry = Stanza | Effect | Prompt | Fault | Wish
+Entry = Stanza | Passing | Effect | Prompt | Fault | Wish
 
 
 class History:
@@ -113,6 +122,8 @@ def _told(entry: Entry) -> str:
         case Stanza(session=session, way=way, xml=xml):
             arrow = "->" if way == "sent" else "<-"
             return f"{session} {arrow} {short(xml)}"
+        case Passing(sender=sender, receiver=receiver, xml=xml):
+            return f"{sender} => {receiver}: {short(xml)}"
         case Effect(label=label, step=step, key=key):
             return f"EFFECT {label}: {step} (key {key[:8]})"
         case Prompt(text=text):

@@ -13,7 +13,7 @@ import anyio
 
 from tests.simulation.history import Entry, History, Stanza
 
-LABEL: Final = re.compile(r"\b[xms]\d+(?:\.\w+)?\b")
+LABEL: Final = re.compile(r"\b[xmsrwpg]\d+(?:\.\w+)?\b")
 """Names a request in all that is said about it."""
 EXECUTE: Final = "{urn:fluux:agent:0#execute}"
 TASK: Final = "{urn:fluux:agent:0#task}"
@@ -63,15 +63,17 @@ class Rules:
         for rule in self._rules:
             self._check(rule.saw, entry, stanza)
 
-    def at_pause(self, kit: Any) -> None:
-        """Check what must hold when nothing has happened for a while."""
-        self._check(check_slots, kit)
+    def at_pause(self, *kits: Any) -> None:
+        """Check what must hold of services when nothing has happened for a while."""
+        for kit in kits:
+            self._check(check_slots, kit)
 
-    def at_rest(self, kit: Any) -> None:
-        """Check what must hold after a time without faults."""
+    def at_rest(self, *kits: Any) -> None:
+        """Check what must hold of services after a time without faults."""
         for rule in self._rules:
             self._check(rule.at_rest)
-        self._check(check_internals, kit)
+        for kit in kits:
+            self._check(check_internals, kit)
 
     def _check(self, look: Callable[..., None], *values: Any) -> None:
         try:

@@ -13,32 +13,37 @@ from tests.kit.model import Said, Script, call
 from tests.kit.process import current_process
 from tests.simulation.history import History, Prompt
 
-_ASKED: Final = re.compile(r"\b(m\d+) (talk|note|work|pay|ask|lie)\b")
+_ASKED: Final = re.compile(r"\b([mrw]\d+(?:\.\w+)?) (talk|note|work|pay|grant|ask|lie)\b")
 _REMINDER: Final = re.compile(r"\bremember (s\d+)\b")
 _SILENT_S: Final = 1200.0
 
 
-def _recent(messages: Sequence[ModelMessage]) -> str:
-    """Return what was said since the last answer: the messages of a turn, or its request again."""
-    texts: list[str] = []
-    for one in reversed(messages):
-        if one.role == "assistant" and not one.tool_calls:
-            break
-        if one.role in ("user", "system"):
-            texts.insert(0, one.text)
-    return "\n".join(texts)
+def asked_in(request: ModelRequest) -> list[tuple[str, str]]:
+    """Return what is asked for since the last answer: each label, and the wish.
+
+    In a room, a message begins with what others have written, in a part of its own.
+    """
+    asked: list[tuple[str, str]] = []
+    for message in request.messages:
+        if message.role == "system" or (message.role == "assistant" and not message.tool_calls):
+            asked.clear()
+        elif message.role == "user":
+            asked += _ASKED.findall(getattr(message.parts[-1], "text", ""))
+    return asked
 
 
 class Talker:
     """Answers each prompt.
 
     Attributes:
-        state: "" if it is well; see `actions.ModelIs`.
+        state: "" if it is well; see `faults.ModelFails`.
+        hooks: answer first, as an area wants; None leaves the answer to the others.
     """
 
     def __init__(self, history: History, chance: Random) -> None:
         self._history, self._chance = history, chance
         self.state = ""
+        self.hooks: list[Callable[[ModelRequest], Said | None]] = []
         self.script = Script(otherwise=self._answer, usd_per_token=1e-6)
 
     async def _answer(self, request: ModelRequest) -> Said:
@@ -62,9 +67,12 @@ class Talker:
         return self._honest(request)
 
     def _honest(self, request: ModelRequest) -> Said:
+        for hook in self.hooks:
+            if (said := hook(request)) is not None:
+                return said
         last = request.messages[-1]
         mine = next((one for one in reversed(request.messages) if one.role == "user"), last)
-        reminder, asked = _REMINDER.findall(mine.text), _ASKED.findall(_recent(request.messages))
+        reminder, asked = _REMINDER.findall(mine.text), asked_in(request)
         if reminder and not asked:
             return f"Time for {reminder[-1]}."
         if not asked:

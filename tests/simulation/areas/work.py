@@ -160,7 +160,8 @@ class Effects(Rule):
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
         if isinstance(entry, Effect):
-            self._check(entry)
+            if entry.label[:1] in ("x", "m"):
+                self._check(entry)
         elif isinstance(entry, Wish):
             words = entry.text.replace(",", "").split()
             if words[0] == "again":
@@ -172,7 +173,7 @@ class Effects(Rule):
     def _check(self, effect: Effect) -> None:
         step = effect.step
         before = self._keys.setdefault((effect.label, step), effect.key)
-        if effect.label.startswith("m"):
+        if effect.label[0] in ("m", "r", "w"):
             # A model may ask for the same again, which is another call with other keys.
             done = self.seen[effect.label if before == effect.key else effect.key]
         elif before != effect.key:
@@ -213,7 +214,7 @@ class Approvals(Rule):
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
         if isinstance(entry, Effect):
-            if entry.step.startswith("paid"):
+            if entry.step.startswith("paid") and entry.label[:1] in ("x", "m"):
                 self._check(entry.label)
             return
         if stanza is None:
