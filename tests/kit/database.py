@@ -64,12 +64,6 @@ class Database:
         for listener in self._listeners:
             listener.heard.set()
 
-    def end_process(self, process: Process) -> None:
-        """End the sessions of a process that was killed."""
-        for session in [*self.sessions]:
-            if session.process is process:
-                self.end(session)
-
     def strike_before(self, process: Process, statements: int, call: Callable[[], None]) -> None:
         """Call a function before the statement of this number of a process, from 1.
 
@@ -94,6 +88,7 @@ class Database:
 
     def admit(self) -> Process | None:
         """Return the process that connects. Raises OperationalError."""
+        self._end_killed()
         process = find_process()
         if self.refuses or (process is not None and not process.is_alive):
             raise psycopg.OperationalError("connection refused")
@@ -116,6 +111,13 @@ class Database:
                 call()
         if process is not None and not process.is_alive:
             raise psycopg.OperationalError("the process was killed")
+        self._end_killed()
+
+    def _end_killed(self) -> None:
+        """End the sessions of processes that were killed, before anybody can notice them."""
+        for session in [*self.sessions]:
+            if session.process is not None and not session.process.is_alive:
+                self.end(session)
 
     def committed(self, session: "Session") -> None:
         """Note a commit. Raises OperationalError if its answer is lost."""

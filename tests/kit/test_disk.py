@@ -184,6 +184,9 @@ def test_a_full_disk_still_removes_files(tmp_path: Path) -> None:
     with simulated_disk(tmp_path, lambda: 0.0) as disk:
         write(machine.data / "a", b"content")
         disk.fails = "full"
+        (machine.data / "a").open("rb+").close()
+        with pytest.raises(OSError, match="No space"):
+            (machine.data / "b").touch()
         (machine.data / "a").unlink()
         disk.fails = "error"
         with pytest.raises(OSError, match="Input/output"):

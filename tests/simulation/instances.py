@@ -1,7 +1,9 @@
 """Plays a life of two or three instances that share a PostgreSQL database."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
 from unittest.mock import patch
@@ -16,14 +18,19 @@ from component.store.errors import StorageError
 from component.tasks import leases
 from tests.kit.database import Database, shared_database
 from tests.kit.service import Kit, make_settings_of
+from tests.servers.postgres import Postgres
 from tests.simulation.areas import AREAS
 from tests.simulation.areas.instances import areas_with
-from tests.simulation.life import Life
-from tests.simulation.world import CRASHED_S, SETTINGS, World
+from tests.simulation.life import Life, draw
+from tests.simulation.rules import Violation
+from tests.simulation.world import CRASHED_S, SETTINGS, Lives, World, kinds, play
 
 SHARED_AREAS: Final = areas_with(AREAS)
+DAYS: Final = 0.05
 PAUSES_S: Final = (5.0, 60.0, 600.0)
 """Instances look for each other again and again, so an hour takes as long as days of one alone."""
+IDLE_PER_S: Final = 3.0
+"""An instance that has nothing to do runs about one statement per second, and never so many."""
 _SLOWER: Final[Sequence[tuple[Any, Mapping[str, float]]]] = (
     (leases, {"HEARTBEAT_S": 10.0, "DEAD_S": 60.0, "GAP_S": 30.0}),
     *((module, {"_LOOK_S": 60.0}) for module in (events, notifier, room_questions)),
@@ -38,10 +45,14 @@ class SharedWorld(World):
     Attributes:
         url: where the database is.
         database: the database, as the instances see it.
+        kits: the instances.
+        pauses: seconds until each is started again when it has ended.
+        statements_before_rest: how many statements there were until all faults had ended.
     """
 
     quiet_s: ClassVar[float] = 3600.0
     database: Database
+    statements_before_rest = 0
 
     def __init__(self, life: Life, directory: Path, url: str) -> None:
         self.url = url
@@ -53,6 +64,13 @@ class SharedWorld(World):
             for module, values in _SLOWER:
                 stack.enter_context(patch.multiple(module, **values))
             await super().play()
+            self._check_idle()
+
+    def _check_idle(self) -> None:
+        statements = self.database.statements - self.statements_before_rest
+        per_second = statements / self.quiet_s / len(self.kits)
+        if per_second > IDLE_PER_S:
+            raise Violation(f"an idle instance runs {per_second:.1f} statements per second")
 
     def make_kit(self, number: int) -> Kit:
         """Return another instance."""
@@ -89,11 +107,32 @@ class SharedWorld(World):
             if kit.process.is_alive:
                 self.history.fault("stop", name)
             else:
-                self.database.end_process(kit.process)
                 await kit.buried()
             kit.process.is_alive = False
             await anyio.sleep(self.pauses[kit])
             self.pauses[kit] = 0.0
+
+
+@contextmanager
+def shared_lives(days: float | None, place: Path) -> Iterator[Lives]:
+    """Run a server for the duration of the context, which has a database for each life.
+
+    Args:
+        days: how long a life is.
+        place: where the instances have their files.
+    """
+    with Postgres() as server:
+
+        def play_one(life: Life) -> tuple[World, Violation | None]:
+            with server.migrated_database() as url:
+                return play(life, place, partial(SharedWorld, url=url))
+
+        yield Lives(partial(draw_shared, days=days or DAYS), play_one)
+
+
+def draw_shared(seed: int, days: float = DAYS) -> Life:
+    """Draw a life of several instances."""
+    return draw(seed, days, kinds(SHARED_AREAS), PAUSES_S)
 
 
 def _is_expected(error: BaseException) -> bool:

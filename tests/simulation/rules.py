@@ -5,12 +5,14 @@ has its own (`tests.simulation.areas`).
 """
 
 import re
+from pathlib import Path
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 import anyio
 
+from component.audit.verify import verify_beside
 from tests.simulation.history import Entry, History, Stanza
 
 LABEL: Final = re.compile(r"\b[xmsrwpg]\d+(?:\.\w+)?\b")
@@ -74,6 +76,7 @@ class Rules:
             self._check(rule.at_rest)
         for kit in kits:
             self._check(check_internals, kit)
+            self._check(check_audit_log, kit.settings.storage.path / "audit")
 
     def _check(self, look: Callable[..., None], *values: Any) -> None:
         try:
@@ -111,3 +114,12 @@ def check_internals(kit: Any) -> None:
     slots = service._worker.slots.snapshot()
     if slots.free != slots.total:
         raise Violation(f"slots that were not given back: {slots.total - slots.free}")
+
+
+def check_audit_log(directory: Path) -> None:
+    """Check that an audit log is complete and unchanged, and was so at each start. Raises
+    Violation.
+    """
+    found = verify_beside(directory)
+    if not found.whole:
+        raise Violation(f"the audit log: {[one.sentence for one in found.findings]}")

@@ -3,15 +3,12 @@
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import reduce
 from operator import or_
 from pathlib import Path
 from random import Random
-from typing import Any, Final
-from unittest.mock import patch
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 import anyio
 import msgspec
@@ -304,3 +301,14 @@ def play(
     backend = {"clock": MockClock(autojump_threshold=0)}
     found = anyio.run(run, backend="trio", backend_options=backend)
     return worlds[0], found
+
+
+Play = Callable[[Life], tuple[World, Violation | None]]
+"""Plays a life; returns the world, and what was violated."""
+
+
+class Lives(NamedTuple):
+    """Lives of a kind: draws one from a seed, and plays one."""
+
+    draw: Callable[[int], Life]
+    play: Play

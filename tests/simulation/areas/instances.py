@@ -126,6 +126,7 @@ class Instances(Area):
             armed.remove()
         self._shared.database.disarm()
         self._shared.database.start()
+        self._shared.statements_before_rest = self._shared.database.statements
 
 
 def areas_with(areas: Sequence[type[Area]]) -> Sequence[type[Area]]:
