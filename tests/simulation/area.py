@@ -35,6 +35,9 @@ class Area:
     async def begin(self) -> None:
         """Prepare, before the service starts for the first time."""
 
+    def end(self) -> None:
+        """Undo what `begin` has changed outside of the life."""
+
     async def perform(self, action: Any) -> None:
         """Let an action of this area happen; other actions do not wait for it."""
 

@@ -15,21 +15,38 @@ from tests.simulation.history import History, Prompt
 
 _ASKED: Final = re.compile(r"\b([mrw]\d+(?:\.\w+)?) (talk|note|work|pay|grant|ask|lie)\b")
 _REMINDER: Final = re.compile(r"\bremember (s\d+)\b")
+_WAITS: Final = "The result will be here."
 _SILENT_S: Final = 1200.0
 
 
 def asked_in(request: ModelRequest) -> list[tuple[str, str]]:
     """Return what is asked for since the last answer: each label, and the wish.
 
-    In a room, a message begins with what others have written, in a part of its own.
+    In a room, a message begins with what others have written, in a part of its own. What still
+    waits for a task is left out, because the model is asked to continue with it later.
     """
     asked: list[tuple[str, str]] = []
+    calls: dict[str, ToolCall] = {}
     for message in request.messages:
-        if message.role == "system" or (message.role == "assistant" and not message.tool_calls):
+        calls |= {one.id: one for one in message.tool_calls}
+        if message.role == "system" and "has stopped this turn" in message.text:
             asked.clear()
+        elif message.role == "system":
+            asked = _ASKED.findall(message.text) or asked
         elif message.role == "user":
-            asked += _ASKED.findall(getattr(message.parts[-1], "text", ""))
+            found = _ASKED.findall(getattr(message.parts[-1], "text", ""))
+            asked = [*asked, *found] if found else [(label, "talk") for label, _ in asked]
+        elif message.role == "assistant" and not message.tool_calls:
+            asked.clear()
+        for result in message.results:
+            if _WAITS in result.text:
+                asked = [one for one in asked if not is_about(calls[result.id], one[0])]
     return asked
+
+
+def is_about(call: ToolCall, label: str) -> bool:
+    """Return whether a call has a label among its arguments."""
+    return f'"{label}"' in call.arguments or f'"{label} ' in call.arguments
 
 
 class Talker:
@@ -78,7 +95,7 @@ class Talker:
         if not asked:
             return "I see."
         label, wish = asked[-1]
-        called = any(label in call.arguments for one in request.messages for call in one.tool_calls)
+        called = any(is_about(call, label) for one in request.messages for call in one.tool_calls)
         if last.role == "tool" or called:
             return f"re {', '.join(one for one, _ in asked)}: {last.text[:80]}"
         if wish == "talk":

@@ -169,6 +169,8 @@ class World:
             finally:
                 self.days = self.history.now() / DAY_S
                 system.use(outside)
+                for area in self.areas:
+                    area.end()
 
     def _stands_still(self, task: str) -> None:
         self.rules.fail(Violation(f"no time passes any more, and {task} runs"))

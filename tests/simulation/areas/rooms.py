@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, Literal
 
 import anyio
 
-from component.kernel.rooms import membership
+from component.kernel.rooms.membership import Membership
 from tests.kit.rooms import Room
 from tests.simulation.area import Area
 from tests.simulation.areas.room_rules import (
@@ -32,6 +32,7 @@ PARROT: Final = "parrot"
 _PROGRAM: Final = "urn:fluux:agent:0"
 _CHECK_S: Final = 3 * 3600.0
 """Seconds between two pings by which the agent makes sure that it is in a room."""
+_EVERY: Final = Membership.__dict__["_check_s"]
 _BACK_S: Final = 3600.0
 
 How = Literal["name", "mention", "reply", "aside", "other", "quote"]
@@ -201,7 +202,7 @@ class Rooms(Area):
         council = self.service.create("council")
         council.shows_accounts = True
         # Nobody looks at an idle room for hours; a ping every five minutes would cost most of all.
-        membership.Membership._check_s = property(lambda _: _CHECK_S)  # type: ignore[assignment,method-assign]
+        setattr(Membership, "_check_s", _CHECK_S)  # noqa: B010
         self._parrot = Account(
             world.xmpp, JID.parse(f"{PARROT}@capulet.example/x"), world.kit.agent, world.history
         )
@@ -209,6 +210,9 @@ class Rooms(Area):
         self._parrot_until = 0.0
         self._squawks = 0
         self._parrot.heard = self._parrot_heard
+
+    def end(self) -> None:
+        setattr(Membership, "_check_s", _EVERY)  # noqa: B010
 
     def room(self, address: str) -> Room:
         """Return a room by its address."""
@@ -276,6 +280,7 @@ class Rooms(Area):
                 return
             label = f"r{action.number}" + (f".{again}" if again else "")
             self.world.reactions[f"r{action.number}"] = action.reaction
+            self.world.residents[action.who].wants(f"{label} {action.wish} ({action.how})")
             await self._say(account, action.room, label, action.how, action.wish)
             await anyio.sleep(2 * self.world.chance.random())
 
@@ -369,9 +374,9 @@ class Rooms(Area):
             self._unmute(address)
 
     def _unmute(self, address: str) -> None:
-        if self.service.is_up and (own := self._own(address)):
-            if self.room(address).occupants[own].role == "visitor":
-                self.room(address).set_role(own, "participant")
+        room, own = self.room(address), self._own(address)
+        if self.service.is_up and own and room.occupants[own].role == "visitor":
+            room.set_role(own, "participant")
 
     def heal(self) -> None:
         """End all faults."""

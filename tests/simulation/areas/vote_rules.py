@@ -11,8 +11,9 @@ import msgspec
 from tests.kit.system import START
 from tests.simulation.areas.room_rules import RoomRule
 from tests.simulation.history import Effect, Entry, Fault, Stanza, Wish
-from tests.simulation.room_service import COUNCIL
-from tests.simulation.rules import CONFIRM, LABEL, Violation
+from tests.simulation.life import CALLERS
+from tests.simulation.room_service import AWAY, COUNCIL
+from tests.simulation.rules import CONFIRM, LABEL, TASK, Violation
 from xep.muc import Affiliation
 
 MEMBERS: Final[dict[str, Affiliation]] = {
@@ -25,6 +26,9 @@ NEED: Final = 2
 _NAMED: Final = re.compile(r"@?Bot\S*\s*(yes|no) ([0-9a-f]{4,})")
 _HANDLED_S: Final = 30.0
 """Seconds in which a vote is counted, unless something fails."""
+_SHOWN_S: Final = 7200.0
+"""Seconds after which the council has seen a question."""
+_OVER: Final = ("completed", "failed", "rejected", "cancelled")
 _ENDED: Final = ("Denied", "Expired", "Withdrawn")
 
 
@@ -45,8 +49,10 @@ class _Question(msgspec.Struct):
     """
 
     id: str
+    task: str
+    at: float
+    until: float
     labels: frozenset[str]
-    expires: datetime
     messages: set[str] = set()
     votes: list[_Vote] = []
     is_approved: bool = False
@@ -62,9 +68,14 @@ class Grants(RoomRule):
         self._questions: dict[str, _Question] = {}
         self._requesters: dict[str, str] = {}
         self._granted: Counter[str] = Counter()
+        self._ended: set[str] = set()
+        """The tasks that have ended, whatever became of their questions."""
         self._jump_s = 0.0
+        self._now = self._fine_since = 0.0
+        self._is_away = False
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
+        self._now = entry.at
         super().saw(entry, stanza)
         if isinstance(entry, Effect):
             if entry.step == "granted":
@@ -77,7 +88,9 @@ class Grants(RoomRule):
                 self._jump_s += int(match[1])
         elif isinstance(entry, Stanza) and stanza is not None:
             if entry.way == "received" and stanza.tag.endswith("message"):
-                self._asked(stanza)
+                self._asked(stanza, entry.at)
+                tasks = stanza.findall(f"{TASK}task")
+                self._ended |= {one.get("id", "") for one in tasks if one.get("state") in _OVER}
             if stanza.get("type") == "groupchat":
                 self._saw_message(entry, stanza)
             elif stanza.tag.endswith("iq") and entry.way == "sent":
@@ -93,7 +106,7 @@ class Grants(RoomRule):
 
     # Questions.
 
-    def _asked(self, stanza: ET.Element) -> None:
+    def _asked(self, stanza: ET.Element, at: float) -> None:
         """Note a question that somebody is asked."""
         confirm = stanza.find(f"{CONFIRM}confirm")
         if confirm is None or confirm.find(f"{CONFIRM}approvals") is None:
@@ -102,7 +115,9 @@ class Grants(RoomRule):
         if id_ not in self._questions:
             labels = frozenset(LABEL.findall(" ".join(confirm.itertext())))
             expires = datetime.fromisoformat(confirm.findtext(f"{CONFIRM}expires", ""))
-            self._questions[id_] = _Question(id_, labels, expires)
+            # From here on, the wall clock does not matter.
+            left = expires.timestamp() - START.timestamp() - at - self._jump_s
+            self._questions[id_] = _Question(id_, confirm.get("task", ""), at, at + left, labels)
 
     def _said(self, stanza: ET.Element) -> None:
         """Note what the agent says to the council about a question."""
@@ -158,8 +173,7 @@ class Grants(RoomRule):
         if has_asked or MEMBERS.get(vote.who, "none") == "none":
             return
         one.votes.append(vote)
-        now = START.timestamp() + vote.at + self._jump_s
-        if vote.value != "yes" or now > one.expires.timestamp() + 1:
+        if vote.value != "yes" or vote.at > one.until + 1:
             return
         before = [each for each in one.votes if each.is_sure and vote.at - each.at > _HANDLED_S]
         if any(each.value == "no" for each in before):
@@ -172,13 +186,37 @@ class Grants(RoomRule):
                 people.discard(who)
         one.is_approved = one.is_approved or len(people) >= NEED
 
+    def _look(self, now: float) -> None:
+        """Check that the council has seen the questions that it could see for some time: those of
+        programs, because others may have been stopped.
+        """
+        began, self._fine_since = self._fine_since, now
+        if not self.own[COUNCIL] or self.is_muted[COUNCIL] or self._is_away or self.is_ill:
+            return
+        for one in self._questions.values():
+            has_votes = one.votes or any(self._granted[label] for label in one.labels)
+            of_program = all(self._requesters.get(label) in CALLERS for label in one.labels)
+            is_known = one.messages or has_votes or not of_program or one.task in self._ended
+            if not is_known and min(now, one.until) - max(began, one.at) > _SHOWN_S:
+                raise Violation(f"the council does not see the question {one.id}: {one.labels}")
+
+    def entered(self, room: str) -> None:
+        if room == COUNCIL:
+            self._fine_since = self._now
+
     def broke(self, fault: Fault) -> None:
+        self._look(fault.at)
+        if fault.about.startswith(AWAY):
+            self._is_away = True
+        elif fault.about == "the rooms":
+            self._is_away = False
         for one in self._questions.values():
             for vote in one.votes[-9:]:
                 vote.is_sure = vote.is_sure and fault.at - vote.at > _HANDLED_S
 
     def out(self, room: str) -> None:
         if room == COUNCIL:
+            self._fine_since = self._now
             for one in self._questions.values():
                 for vote in one.votes[-1:]:
                     vote.is_sure = False
@@ -196,6 +234,7 @@ class Grants(RoomRule):
             )
 
     def at_rest(self) -> None:
+        self._look(self._now)
         for one in self._questions.values():
             if one.messages and not one.state.startswith(("Approved", *_ENDED)):
                 raise Violation(f"the council does not know what became of {one.id}: {one.state}")
