@@ -23,7 +23,7 @@ class Area:
     draws: ClassVar[Mapping[Draw, int]] = {}
     actions: ClassVar[tuple[type[Action], ...]] = ()
     rules: ClassVar[Sequence[type[Rule]]] = ()
-    settings: ClassVar[Mapping[str, Any]] = {}
+    settings: Mapping[str, Any] = {}
 
     def __init__(self, world: "World") -> None:
         self.world = world

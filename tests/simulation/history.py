@@ -41,10 +41,21 @@ class Effect(msgspec.Struct, frozen=True, tag=True):
 
 
 class Prompt(msgspec.Struct, frozen=True, tag=True):
-    """What a model was asked, as one text."""
+    """What a model was asked, as one text.
+
+    Attributes:
+        usd: what the provider charges for the question.
+        most_usd: the same, with the longest possible answer.
+        day: the day (UTC) by the clock of the service.
+        until: when the model answers.
+    """
 
     at: float
     text: str
+    usd: float = 0.0
+    most_usd: float = 0.0
+    day: str = ""
+    until: float = 0.0
 
 
 FaultKind = Literal[

@@ -162,25 +162,30 @@ class Resident:
         self._number += 1
         return await account.ask(type_, payload, f"{name}-{self._number}")
 
-    async def execute(self, label: str, skill: str, mode: str, more: str = "") -> ET.Element | None:
-        """Execute a skill: send the same request until it is answered; return the last answer.
-        `more` are other attributes of the request.
+    async def ask(self, text: str, id_: str, pattern: str, within_s: float) -> re.Match[str] | None:
+        """Write to the agent; return where the next text that matches does so, None if there is
+        none in time.
         """
-        params = json.dumps({"label": label})
-    async def hear(self, pattern: str, within_s: float) -> re.Match[str] | None:
-        """Return where the next text that matches does so; None if there is none in time."""
         event, found = anyio.Event(), list[re.Match[str]]()
         one = re.compile(pattern), event, found
         self._hearing.append(one)
         with anyio.move_on_after(within_s):
+            await self.say(text, id_)
             await event.wait()
         self._hearing.remove(one)
         return found[0] if found else None
 
     async def execute(
-        self, label: str, skill: str, mode: str, values: Mapping[str, Any] | None = None
+        self,
+        label: str,
+        skill: str,
+        mode: str,
+        values: Mapping[str, Any] | None = None,
+        more: str = "",
     ) -> ET.Element | None:
-        """Execute a skill: send the same request until it is answered; return the last answer."""
+        """Execute a skill: send the same request until it is answered; return the last answer.
+        `more` are other attributes of the request.
+        """
         params = escape_text(json.dumps({"label": label} if values is None else values))
         payload = (
             f"<execute xmlns='{EXECUTE[1:-1]}' skill='{skill}' mode='{mode}'"

@@ -6,9 +6,11 @@ from random import Random
 from typing import Final
 
 import anyio
+import msgspec
 
-from component.models.messages import ModelMessage, ToolCall
-from component.models.protocol import Completion, ModelRequest, ModelUnavailableError
+from component import system
+from component.models.messages import ToolCall
+from component.models.protocol import Completion, ModelRequest, ModelUnavailableError, Usage
 from tests.kit.model import Said, Script, call
 from tests.kit.process import current_process
 from tests.simulation.history import History, Prompt
@@ -17,6 +19,8 @@ _ASKED: Final = re.compile(r"\b([mrw]\d+(?:\.\w+)?) (talk|note|work|pay|grant|as
 _REMINDER: Final = re.compile(r"\bremember (s\d+)\b")
 _WAITS: Final = "The result will be here."
 _SILENT_S: Final = 1200.0
+_TOOL_TOKENS: Final = 150
+"""Tokens of the description of a tool; most have more."""
 
 
 def asked_in(request: ModelRequest) -> list[tuple[str, str]]:
@@ -64,9 +68,6 @@ class Talker:
         self.script = Script(otherwise=self._answer, usd_per_token=1e-6)
 
     async def _answer(self, request: ModelRequest) -> Said:
-        self._history.add(
-            Prompt(self._history.now(), "\n".join(one.text for one in request.messages))
-        )
         self.script.requests.clear()
         self.script.models.clear()
         state, wait = self.state, 0.3 * self._chance.random()
@@ -74,14 +75,24 @@ class Talker:
             wait = 60 * self._chance.random()
         elif state == "silent":
             wait = _SILENT_S
+        text, now = "\n".join(one.text for one in request.messages), self._history.now()
+        tokens, price = len(text) // 4, self.script.usd_per_token
+        tokens += _TOOL_TOKENS * len(request.tools)
+        usd = 0.0 if state in ("silent", "failing") else tokens * price
+        most, day = (tokens + request.max_tokens) * price, system.now().date().isoformat()
+        self._history.add(Prompt(now, text, usd, most, day, now + wait))
         await anyio.sleep(wait)
         if not current_process().is_alive:
             await anyio.sleep_forever()
         if state in ("silent", "failing"):
             return ModelUnavailableError("it does not answer")
-        if state == "lying":
-            return self._lie(request, "m0")
-        return self._honest(request)
+        said = self._lie(request, "m0") if state == "lying" else self._honest(request)
+        answer = Completion.of(said) if isinstance(said, str) else said
+        if isinstance(answer, Completion):
+            out = len(answer.text) // 4 + 1
+            usage = Usage(tokens, out, (tokens + out) * self.script.usd_per_token)
+            answer = msgspec.structs.replace(answer, usage=usage)
+        return answer
 
     def _honest(self, request: ModelRequest) -> Said:
         for hook in self.hooks:

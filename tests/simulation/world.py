@@ -178,9 +178,12 @@ class World:
     async def _live(self) -> None:
         offline = Random(f"servers {self.life.seed}").choice((None, "prosody", "ejabberd"))
         self.xmpp = Xmpp(self.group, offline)
-        self.sections = SETTINGS | {
-            name: values for area in self.areas for name, values in area.settings.items()
-        }
+        sections: dict[str, Any] = dict(SETTINGS)
+        for area in self.areas:
+            for name, values in area.settings.items():
+                known = sections.get(name)
+                sections[name] = known | values if isinstance(known, dict) else values
+        self.sections = sections
         settings = make_settings_of(self.directory, self.sections, self.talker.script)
         secret = settings.server.component_secret.get_secret_value()
         self.xmpp.add_service(AGENT, secret)

@@ -19,6 +19,8 @@ _AWAY_S: Final = 3600.0
 """Seconds within which the answer to somebody who has gone may be lost."""
 _ON_ITS_WAY_S: Final = 0.1
 """Seconds within which a message is stored."""
+BUDGET: Final = "daily budget"
+"""In a message that says that a person or an agent can have no more answers today."""
 _SECRET: Final = re.compile(r"secret-([a-z]+)-\d+")
 
 
@@ -68,10 +70,11 @@ class Replies(Rule):
         for label in LABEL.findall(body):
             self._open.pop((who, label), None)
         if body:
-            # An answer that says that there is none, or the answer of a model that lies.
+            # An answer that says that there is none is about all messages of its turn, as is one
+            # of a model that lies.
             is_ill = entry.at < self._ill_at + _ILL_S
             mine = [one for one in self._open if one[0] == who]
-            if is_ill or not self._lies.isdisjoint(mine):
+            if BUDGET in body or is_ill or not self._lies.isdisjoint(mine):
                 self._forget(lambda one, _, __: one == who)
 
     def _fault(self, fault: Fault) -> None:

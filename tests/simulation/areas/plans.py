@@ -159,18 +159,11 @@ class Plans(Area):
     # What people do with a plan.
 
     async def _change(self, who: Resident, label: str, how: How, id_: str) -> None:
-        found: list[re.Match[str] | None] = []
-
-        async def listen() -> None:
-            found.append(await who.hear(rf"- (\w+) Plan {label}: ", _ANSWER_S))
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(listen)
-            await anyio.lowlevel.checkpoint()
-            await who.say("/plan list", f"{id_}-list")
-        if found[0] is None:
+        listed = rf"- (\w+) Plan {label}: "
+        found = await who.ask("/plan list", f"{id_}-list", listed, _ANSWER_S)
+        if found is None:
             return
-        plan = found[0][1]
+        plan = found[1]
         match how:
             case "words":
                 await who.say(f"/plan revise {plan} add a note", f"{id_}-words")
