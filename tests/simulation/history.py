@@ -70,7 +70,9 @@ FaultKind = Literal[
     "error",
     "away",
     "back",
+    "peer",
 ]
+"""What fails; `peer` is about another service than the first one, or the way to it."""
 
 
 class Fault(msgspec.Struct, frozen=True, tag=True):

@@ -8,7 +8,8 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from tests.simulation.history import Effect, Entry, Fault, Passing, Prompt, Stanza, Wish
-from tests.simulation.peer_skills import USD_PER_TOKEN
+from tests.simulation.life import PEOPLE
+from tests.simulation.peer_skills import cost
 from tests.simulation.rules import CONFIRM, EXECUTE, TASK, Rule, Violation
 
 DELEGATION: Final = "{urn:fluux:agent:0#delegation}"
@@ -48,7 +49,7 @@ class Asked(Rule):
             who = entry.session.partition("/")[0]
             if entry.way == "sent":
                 self._decided(who, stanza)
-            elif stanza.tag.endswith("}message"):
+            elif stanza.tag.rpartition("}")[2] == "message":
                 self._was_asked(who, stanza)
 
     def _was_asked(self, who: str, message: ET.Element) -> None:
@@ -74,7 +75,14 @@ class Asked(Rule):
             raise Violation(f"{label}: the last agent has done what it must not do")
         if step == "erased" and label not in self._approved:
             raise Violation(f"{label} was erased, and {self._who[label]} has not approved that")
-        if step.startswith("after ") and step != f"after word-{label}":
+        if step.startswith("after "):
+            self._check_word(label, step.removeprefix("after word-"), step)
+
+    def _check_word(self, label: str, about: str, step: str) -> None:
+        who = self._who[label]
+        # Words in a chat may be meant for another question of the same person.
+        is_person = who.partition("@")[0] in PEOPLE
+        if about != label and not (is_person and self._who.get(about) == who):
             raise Violation(f"{label}: the last agent was told {step!r}")
 
 
@@ -136,15 +144,20 @@ class Stops(Rule):
         if isinstance(entry, Fault):
             self._faults.append(entry.at)
         elif isinstance(entry, Effect):
-            at = self._cancelled.get(entry.label)
-            if at is None or entry.at <= at + _STOPS_S:
-                return
-            if not any(at - 5 * _STOPS_S <= fault <= entry.at for fault in self._faults):
-                raise Violation(
-                    f"{entry.label}: {entry.step} was done {entry.at - at:.0f} s after the end"
-                )
+            self._went_on(entry.label, entry.at)
+        elif isinstance(entry, Passing):
+            if entry.sender in (MIDDLE, LAST):
+                for label in _labels(entry.xml) & self._cancelled.keys():
+                    self._went_on(label, entry.at)
         elif isinstance(entry, Stanza) and stanza is not None:
             self._look(entry, stanza)
+
+    def _went_on(self, label: str, now: float) -> None:
+        at = self._cancelled.get(label)
+        if at is None or now <= at + _STOPS_S:
+            return
+        if not any(at - 5 * _STOPS_S <= fault <= now for fault in self._faults):
+            raise Violation(f"{label} goes on {now - at:.0f} s after it was cancelled")
 
     def _look(self, entry: Stanza, stanza: ET.Element) -> None:
         key = entry.session, stanza.get("id", "")
@@ -174,7 +187,7 @@ class Spending(Rule):
             match = _BOOK.search(entry.text)
             if match is not None:
                 spent = self._spent[match[1]]
-                spent.append(USD_PER_TOKEN * (len(entry.text) // 4))
+                spent.append(cost(entry.text))
                 # The last question may be too much, since its answer is not known before.
                 if sum(spent[:-1]) > self._budgets.get(match[1], inf):
                     raise Violation(f"{match[1]} has cost {sum(spent)} of {self._budgets}")

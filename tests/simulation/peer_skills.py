@@ -11,7 +11,7 @@ from typing import Final
 import anyio
 
 from component.models.messages import ToolCall
-from component.models.protocol import Completion, ModelRequest
+from component.models.protocol import Completion, ModelRequest, Usage
 from component.skills import Context, Skill, skill
 from tests.kit.model import Said, Script
 from tests.kit.process import current_process
@@ -21,12 +21,18 @@ from tests.simulation.skills import EXPIRES_S, NAP_S, Answer, Outside
 BOOKS: Final = 12
 """How many books the last agent reads if its budget suffices."""
 USD_PER_TOKEN: Final = 0.001
+_ANSWER_TOKENS: Final = 10
 _MOST_TOKENS: Final = 50
 _SAID: Final = {
     "type": "object",
     "properties": {"said": {"type": "string"}},
     "required": ["said"],
 }
+
+
+def cost(text: str) -> float:
+    """Return what a question of the last agent costs in US dollars."""
+    return USD_PER_TOKEN * (len(text) // 4 + _ANSWER_TOKENS)
 
 
 def reader(history: History) -> Script:
@@ -41,9 +47,9 @@ def reader(history: History) -> Script:
         script.requests.clear()
         script.models.clear()
         said = '{"said": "It is long."}'
-        if request.tools:
-            return Completion.of(tool_calls=(ToolCall("c", request.tools[0].name, said),))
-        return said
+        usage = Usage(len(text) // 4, _ANSWER_TOKENS, cost(text))
+        calls = [ToolCall("c", request.tools[0].name, said)] if request.tools else []
+        return Completion.of("" if calls else said, calls, usage=usage)
 
     script = Script(otherwise=answer, usd_per_token=USD_PER_TOKEN)
     return script
@@ -103,6 +109,11 @@ def middle_skills(outside: Outside) -> Sequence[Skill]:
         """Have done what leads back to the first agent."""
         return await passed("circle", label, context)
 
+    @skill(read_only=True, open_world=False, durable=True)
+    async def nap_for(label: str, context: Context) -> str:
+        """Have somebody wait elsewhere, for longer than others who are cancelled may go on."""
+        return await passed("nap2", label, context)
+
     @skill(destructive=False, open_world=False, durable=True)
     async def first_for(label: str, context: Context) -> str:
         """Search and choose at the same time, and take what comes first."""
@@ -112,7 +123,7 @@ def middle_skills(outside: Outside) -> Sequence[Skill]:
 
     return (
         *(search_for, choose_for, collect_for, consult_for, erase_for),
-        *(read_for, wipe_for, hidden_for, circle_for, first_for),
+        *(read_for, wipe_for, hidden_for, circle_for, first_for, nap_for),
     )
 
 

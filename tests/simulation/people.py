@@ -158,9 +158,10 @@ class Resident:
 
     async def iq(self, type_: str, payload: str, name: str) -> ET.Element | None:
         """Send a request."""
-        account = await self._present()
         self._number += 1
-        return await account.ask(type_, payload, f"{name}-{self._number}")
+        id_ = f"{name}-{self._number}"  # others may ask while this one waits
+        account = await self._present()
+        return await account.ask(type_, payload, id_)
 
     async def ask(self, text: str, id_: str, pattern: str, within_s: float) -> re.Match[str] | None:
         """Write to the agent; return where the next text that matches does so, None if there is

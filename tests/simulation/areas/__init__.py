@@ -16,24 +16,12 @@ from tests.simulation.areas.peers import Peers
 from tests.simulation.areas.plans import Plans
 from tests.simulation.areas.rooms import Rooms
 from tests.simulation.areas.schedules import Schedules
-<<<<<<< HEAD
+from tests.simulation.areas.standing import StandingApprovals
 from tests.simulation.areas.votes import Votes
 from tests.simulation.areas.webhooks import Webhooks
 from tests.simulation.areas.work import Work
 
 AREAS: Final[Sequence[type[Area]]] = (
-    *(Chat, Work, Schedules, Plans, Rooms, Votes, Events, Webhooks, Objects, Peers, Faults),
-=======
-from tests.simulation.areas.standing import StandingApprovals
-from tests.simulation.areas.work import Work
-
-AREAS: Final[Sequence[type[Area]]] = (
-    Chat,
-    Work,
-    Schedules,
-    Plans,
-    Budgets,
-    StandingApprovals,
-    Faults,
->>>>>>> 632e2543
+    *(Chat, Work, Schedules, Plans, Budgets, StandingApprovals, Rooms, Votes),
+    *(Events, Webhooks, Objects, Peers, Faults),
 )

@@ -41,7 +41,7 @@ _QUIET_S: Final = 1.5 * DAY_S
 """Seconds without faults, after which no work of peers may be open."""
 _SKILLS: Final = (
     *("search_for", "choose_for", "collect_for", "collect_for", "consult_for", "consult_for"),
-    *("erase_for", "erase_for", "read_for", "first_for"),
+    *("erase_for", "erase_for", "read_for", "first_for", "nap_for", "nap_for"),
     *("wipe_for", "hidden_for", "circle_for"),
 )
 _ENDED: Final = "('completed', 'failed', 'rejected', 'cancelled')"
@@ -84,7 +84,7 @@ def _job(chance: Random) -> Job:
     most = chance.choice((1, 30, 300, 2000) if trouble == "kill" else (1, 1, 20, 300))
     longest = (0.0, 5.0, 600.0) if trouble == "kill" else (2.0, 60.0, 600.0, 5 * 3600.0)
     return Job(
-        wait=chance.choice((0.0, 0.1, 3.0, 300.0, 3600.0)) * chance.random(),
+        wait=chance.choice((0.0, 0.1, 3.0, 300.0, 1800.0)) * chance.random(),
         who=chance.choice((*PEOPLE, *CALLERS, *CALLERS)),
         skill=chance.choice(_SKILLS),
         reaction=chance.choice(REACTIONS),
@@ -116,6 +116,7 @@ class Peers(Area):
         self._armed: dict[str, StepCounter] = {}
         self._peers = _sections(chance)
         self._delay_s = chance.choice((0.0, 0.01, 0.3, 3.0))
+        self._thread_s = chance.choice((0.0, 0.0, 0.003, 0.1))
 
     def skills(self) -> Sequence[Skill]:
         """Return what the first agent offers to the last one."""
@@ -129,6 +130,8 @@ class Peers(Area):
             return
         if self._delay_s:
             world.xmpp.delay = lambda: self._delay_s * world.chance.random()
+        if self._thread_s:
+            world.system.thread_s = lambda: self._thread_s * world.chance.random()
         world.xmpp.passing = self._passing
         others = (
             self._run(MIDDLE, None, middle_skills(world.outside)),
@@ -145,6 +148,7 @@ class Peers(Area):
         await self._check(others)
         for kit in others:
             world.retire(kit)
+        world.system.thread_s = world.xmpp.delay = None
         self._use({})
 
     def _use(self, sections: Mapping[str, Any]) -> None:
@@ -243,7 +247,7 @@ class Peers(Area):
     async def finish(self) -> None:
         """Check that no work of a peer is open. Raises Violation."""
         if self._first is not None:
-            await self._check((self.world.kit,))
+            await self._check(self.world.kits)
 
     async def _check(self, kits: Sequence[Kit]) -> None:
         """Check that no work of a peer is open at these services. Raises Violation."""
@@ -266,7 +270,7 @@ def _sections(chance: Random) -> dict[str, list[dict[str, Any]]]:
     costs = {"call_usd": 0.2} if chance.random() < 0.3 else {}
     asks = {} if chance.random() < 0.3 else {"confirm": "never"}
     first = {"name": "research", "jid": MIDDLE, "skills": ["*"]}
-    first["read_only"] = ["search_for", "choose_for", "first_for"]
+    first["read_only"] = ["search_for", "choose_for", "nap_for"]
     called = {"name": "archive", "jid": LAST, "skills": ["*"], "confirm": "never"}
     called["read_only"] = ["search", "choose", "nap*"]
     allowed = (
@@ -277,11 +281,10 @@ def _sections(chance: Random) -> dict[str, list[dict[str, Any]]]:
         "erase",
         "read",
         "circle",
-        "hidden",
         "nap*",
     )
     origins = [AGENT.partition(".")[2], MIDDLE.partition(".")[2]]
-    offered = [*allowed[:-2], "nap*", "wipe"]
+    offered = [*allowed, "wipe"]
     return {
         AGENT: [
             first | costs | asks,
@@ -292,7 +295,7 @@ def _sections(chance: Random) -> dict[str, list[dict[str, Any]]]:
                 "name": "press",
                 "jid": AGENT,
                 "offers": ["*_for"],
-                "delegates": [f"archive.{one}" for one in allowed],
+                "delegates": [f"archive.{one}" for one in (*allowed, "hidden")],
                 **grants,
             },
             called,

@@ -271,12 +271,13 @@ class Work(Area):
             due = datetime.fromtimestamp(self.world.system.time_ns() / 1e9 + action.within, UTC)
             more = f" deadline='{due:%Y-%m-%dT%H:%M:%S.%fZ}'"
         who.wants(wish)
+        execute = partial(who.execute, label, action.skill, action.mode, more=more)
         async with anyio.create_task_group() as group:
             for _ in range(action.repeats):
-                group.start_soon(who.execute, label, action.skill, action.mode, more)
+                group.start_soon(execute)
             if action.cancel_after is not None:
                 group.start_soon(self._cancel, who, label, action.cancel_after)
-            await who.execute(label, action.skill, action.mode, more)
+            await execute()
 
     async def finish(self) -> None:
         """Ask for the tasks whose end nobody was told of."""
