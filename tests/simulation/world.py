@@ -21,6 +21,7 @@ from component import system
 from component.features.notifications import notifier
 from component.features.peers import calls, shares
 from component.features.schedules import runner
+from component.features.webhooks import replies
 from component.memory import documents
 from component.pubsub import service as pubsub
 from component.store.errors import StorageError
@@ -52,7 +53,7 @@ SETTINGS: Final = {
 _LOOKS: Final[Sequence[tuple[Any, str, float]]] = (
     *((documents, "EVERY_S", 21_600.0), (notifier, "_POLL_S", 1800.0)),
     *((runner, "_LOOK_S", 600.0), (expiry, "_LOOK_S", 600.0), (pubsub, "_TIDY_S", 21_600.0)),
-    *((calls, "_LOOK_S", 600.0), (shares, "_LOOK_S", 600.0)),
+    *((calls, "_LOOK_S", 600.0), (shares, "_LOOK_S", 600.0), (replies, "_LOOK_S", 600.0)),
 )
 """How often is looked at files and clocks that nobody has changed in most hours, in seconds."""
 CRASHED_S: Final = 5.0

@@ -42,7 +42,7 @@ _WATCH: Final = {
 _PARAMS: Final = {"label": "{text}", "joined": "{events[].text}"}
 RATE: Final = 3
 """Starts of the watch `thinned` in a minute."""
-PER_HOUR: Final = 10
+PER_HOUR: Final = 4
 """Starts of the watch `looping` in an hour, after which it is stopped."""
 
 
@@ -70,7 +70,7 @@ class Resume(Action, frozen=True, kw_only=True):
 
 
 def _publish(chance: Random, at: float, number: int) -> Publish:
-    items = tuple(chance.randrange(_ITEMS) for _ in range(chance.choice((1, 1, 1, 2, 5, 8))))
+    items = tuple(chance.randrange(_ITEMS) for _ in range(chance.choice((1, 1, 1, 2, 6))))
     return Publish(at=at, number=number, items=items, is_lost=chance.random() < 0.1)
 
 
@@ -285,7 +285,7 @@ class Events(Area):
                 world.history.add(Wish(world.history.now(), "skill", told))
             work = partial(outside.do, f"{label}.{watch}.again", "s0")
             await context.step("s0", work, str, repeatable=True)
-            return f"seen {label}"
+            return f"seen {label}" if watch == "builds" else ""
 
         @skill(destructive=False, open_world=False, durable=True)
         async def shown(payload: str, context: Context) -> str:
@@ -293,7 +293,7 @@ class Events(Area):
             show = ET.fromstring(payload).get("show", "")
             work = partial(outside.do, f"presence-{show}-{context.key[:12]}.again", "s0")
             await context.step("s0", work, str, repeatable=True)
-            return f"shown {show}"
+            return ""
 
         return (seen, shown)
 

@@ -153,8 +153,9 @@ class Objects(Area):
         return (changed,)
 
     async def begin(self) -> None:
-        """Count the calls."""
+        """Count the calls, and remember which objects there may be."""
         self._calls = 0
+        self._names: dict[str, None] = {}
 
     async def perform(self, action: Any) -> None:
         """Change or read an object."""
@@ -164,6 +165,7 @@ class Objects(Area):
             return
         assert isinstance(action, Change)
         name = f"{action.how}-{action.object}"
+        self._names[name] = None
         add = self._compare if action.how == "compare" else self._merge
         async with anyio.create_task_group() as group:
             for number in range(action.words):
@@ -175,9 +177,8 @@ class Objects(Area):
 
     async def _look_at_all(self) -> None:
         await anyio.sleep(24 * 3600)
-        for how in ("compare", "merge"):
-            for number in range(_OBJECTS):
-                await self._read(self.world.residents[OWNER], f"{how}-{number}")
+        for name in self._names:
+            await self._read(self.world.residents[OWNER], name)
 
     async def _compare(self, owner: Resident, name: str, word: str) -> None:
         for _ in range(_ATTEMPTS):
@@ -218,8 +219,8 @@ class Objects(Area):
         return version, words
 
     async def _call(self, owner: Resident, name: str, params: dict[str, Any]) -> Any:
-        """Return the result of a skill; None if there is none. A call is repeated with the same
-        request until its outcome is known.
+        """Return the result of a skill; None if it has failed or is not known. A call is repeated
+        with the same request until its outcome is known.
         """
         self._calls += 1
         request = f"objects-{self._calls}"
@@ -234,7 +235,8 @@ class Objects(Area):
             if answer is not None:
                 result, error = answer.find(f"{EXECUTE}result"), answer.find("{*}error")
                 if result is not None:
-                    return msgspec.json.decode("".join(result.itertext()))
+                    is_good = result.get("is-error", "false") == "false"
+                    return msgspec.json.decode("".join(result.itertext())) if is_good else None
                 if error is not None and error.get("type") != "wait":
                     return None
             await anyio.sleep(wait_s)

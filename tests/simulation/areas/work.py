@@ -3,6 +3,7 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from functools import partial
 from datetime import UTC, datetime
 from random import Random
 from typing import Any, ClassVar, Final
