@@ -16,8 +16,7 @@ from msgspec.structs import replace
 from tests.simulation.history import line
 from tests.simulation.life import Life, draw
 from tests.simulation.rules import Violation
-from tests.simulation.world import World, kinds, play, read_life, write_life
-from tests.simulation.world import Lives, Play, World, kinds, play
+from tests.simulation.world import Lives, Play, World, kinds, play, read_life, write_life
 
 DAYS: Final = 20.0
 """Days of a life, unless somebody says otherwise."""

@@ -1,6 +1,5 @@
 """Plays a life of two or three instances that share a PostgreSQL database."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial

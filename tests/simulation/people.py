@@ -249,7 +249,6 @@ class Resident:
         if reaction == "forged":
             await self.decide(id_, "approve", _another(hash_))
             return
-        await self.decide(id_, "deny" if reaction == "deny" else "approve", shown)
         if reaction == "deny":
             reason = f"<reason>{choice.reason}</reason>" if choice.reason else ""
             await self.decide(id_, "deny", reason + shown)

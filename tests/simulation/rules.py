@@ -5,8 +5,8 @@ has its own (`tests.simulation.areas`).
 """
 
 import re
-from pathlib import Path
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 

@@ -1,7 +1,7 @@
 """The model of a simulated life: it does what a person asks for, unless it lies or is ill."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from random import Random
 from typing import Final
 

@@ -1,6 +1,7 @@
 """What must hold for tasks that programs have asked for."""
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 from xml.etree import ElementTree as ET
@@ -168,15 +169,16 @@ class Outcomes(Rule):
 
 
 class Decisions(Rule):
-    """A decision counts if it is that of the one who was asked, about what was asked, and the first
-    one; others are refused.
+    """A decision counts if it is that of somebody who was asked, about what was asked, and the
+    first one; others are refused.
     """
 
     def __init__(self) -> None:
-        self._asked: dict[str, tuple[str, str]] = {}
-        """Who was asked each question, and its digest."""
+        self._asked: defaultdict[str, defaultdict[str, set[str]]]
+        self._asked = defaultdict(lambda: defaultdict(set))
+        """Who was asked each question, and the digests that everybody was shown."""
         self._sent: dict[tuple[str, str], tuple[str, str, str]] = {}
-        self._counted: dict[str, str] = {}
+        self._counted: dict[tuple[str, str], str] = {}
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
         if stanza is None or not isinstance(entry, Stanza):
@@ -184,8 +186,8 @@ class Decisions(Rule):
         who, key = entry.session.partition("/")[0], (entry.session, stanza.get("id", ""))
         if entry.way == "received":
             for confirm in stanza.iter(f"{CONFIRM}confirm"):
-                digest = confirm.findtext(HASH, "")
-                self._asked.setdefault(confirm.get("id", ""), (who, digest))
+                digests = (one.text or "" for one in confirm.iter(HASH))
+                self._asked[confirm.get("id", "")][who].update(digests)
             if stanza.tag.endswith("}iq") and stanza.get("type") == "result" and key in self._sent:
                 self._check(who, *self._sent.pop(key))
         else:
@@ -195,13 +197,13 @@ class Decisions(Rule):
                 self._sent[key] = decision.get("id", ""), value, digest
 
     def _check(self, who: str, question: str, value: str, digest: str) -> None:
-        asked, shown = self._asked.get(question, ("nobody", ""))
-        if who != asked:
-            raise Violation(f"{who} has decided {question}, which {asked} was asked")
-        if digest and digest != shown:
+        asked = self._asked[question]
+        if who not in asked:
+            raise Violation(f"{who} has decided {question}, which {list(asked)} were asked")
+        if digest and digest not in asked[who]:
             raise Violation(f"{who} has decided {question} with the digest of something else")
-        if self._counted.setdefault(question, value) != value:
-            raise Violation(f"{question} was decided twice, and differently")
+        if self._counted.setdefault((question, who), value) != value:
+            raise Violation(f"{who} has decided {question} twice, and differently")
 
 
 class Expiries(Rule):

@@ -9,6 +9,7 @@ from operator import or_
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, Final, NamedTuple
+from unittest.mock import patch
 
 import anyio
 import msgspec

@@ -14,6 +14,8 @@ from tests.simulation.life import PEOPLE, Action
 from tests.simulation.rules import Rule, Violation
 
 _TALKS_WITH: Final = re.compile(r"You talk with (?:<data-\w+>)?(\w+@[\w.]+\w)")
+_IN_ROOM: Final = re.compile(r"You are in the group chat .*?(\w+@rooms\.[\w.]+\w)")
+_FROM_ROOM: Final = "It is one of the people in the group chat"
 _OF_PLAN: Final = re.compile(r"You revise a plan.*\"title\":\"Plan (p\d+)\"", re.DOTALL)
 _STORED_S: Final = 1.0
 """Seconds after which the cost of a call is stored. A kill before that loses it, as documented."""
@@ -75,6 +77,11 @@ class Costs(Rule):
                     self._calls[key] = [one for one in calls if one.until < stored - _STORED_S]
 
     def _asked(self, prompt: Prompt) -> None:
+        if _FROM_ROOM in prompt.text:
+            return  # either may pay
+        if (room := _IN_ROOM.search(prompt.text)) is not None:  # a room has the budget of a person
+            self._pay(room[1], self._limits.get(_PER_PERSON), prompt)
+            return
         self._pay(_AGENT, self._limits.get(_AGENT), prompt)
         found = _TALKS_WITH.search(prompt.text)
         if found is not None:

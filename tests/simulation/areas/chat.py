@@ -101,7 +101,7 @@ class Once(Rule):
     """A message is sent once; the same one is sent again only after a fault."""
 
     def __init__(self) -> None:
-        self._at: dict[tuple[str, str], float] = {}
+        self._at: dict[tuple[str, ...], float] = {}
         self._faults: list[float] = []
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
@@ -112,12 +112,13 @@ class Once(Rule):
         id_ = stanza.get("id", "")
         if not stanza.tag.endswith("}message") or stanza.get("type") == "error" or not id_:
             return
-        at = self._at.get((entry.session, id_))
+        key = entry.session, stanza.get("from", ""), stanza.get("type", ""), id_
+        at = self._at.get(key)
         if at is not None and not any(
             at - _AROUND_S < one < at + _AROUND_S for one in self._faults
         ):
             raise Violation(f"the message {id_} was sent again, {entry.at - at:.0f} s later")
-        self._at[entry.session, id_] = entry.at
+        self._at[key] = entry.at
 
 
 class Privacy(Rule):

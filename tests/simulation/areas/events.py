@@ -16,6 +16,7 @@ from tests.kit.process import current_process
 from tests.kit.pubsub import DOMAIN, PubSubService, Server
 from tests.simulation.area import Area
 from tests.simulation.areas import objects
+from tests.simulation.areas.chat import BUDGET
 from tests.simulation.history import Effect, Entry, Fault, Prompt, Wish
 from tests.simulation.life import Action
 from tests.simulation.rules import Rule, Violation
@@ -129,6 +130,8 @@ class Starts(Rule):
                 self._start(match[1], match[2], entry.at)
         elif isinstance(entry, Prompt):
             self._told |= set(re.findall(r"\be\d+\b", entry.text))
+        elif stanza is not None and BUDGET in stanza.findtext("{*}body", ""):
+            self._told |= self._items.keys()  # the model could not be asked about the last one
 
     def _wish(self, entry: Wish, words: list[str]) -> None:
         if entry.who == PUBLISHER:

@@ -216,6 +216,7 @@ class Faults(Area):
         if self._awaited is not None and self._awaited.after == moment:
             action, self._awaited = self._awaited, None
             self._kill(action)
+
     def _kill_in_write(self, action: KillInWrite) -> None:
         process = self.world.kit.process
         strike = partial(self._strike, process, action.seconds, power=action.power, within="write")

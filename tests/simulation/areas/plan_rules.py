@@ -166,6 +166,14 @@ class Effects(_Plans):
             raise Violation(f"{effect.label}: {effect.step} was done again with the same key")
 
 
+_REPORT: Final = re.compile(
+    # Several notifications in one message have a title each.
+    r"^(?:\*[^*\n]+\* \([^)]+\): )?(?:Report (p\d+): |The plan Plan (p\d+) (?:failed|was cancelled))",
+    re.MULTILINE,
+)
+"""How the end of a plan is told."""
+
+
 class Ends(_Plans):
     """A plan ends, once, and nothing of it runs then."""
 
@@ -197,15 +205,10 @@ class Ends(_Plans):
             if name in self.plans:
                 self.plans[name].is_heard_of = True
             return
-        for pattern in (
-            r"^Report (p\d+): ",
-            r"^The plan Plan (p\d+) (?:failed|was cancelled)",
-            r"^Cancelled: Plan (p\d+)\.",
-        ):
-            match = re.search(pattern, body, re.MULTILINE)
-            if match is not None:
-                said = "" if pattern.startswith("^Cancelled") else stanza.get("id", "")
-                self._ends(match[1], said, entry.at)
+        for match in _REPORT.finditer(body):
+            self._ends(match[1] or match[2], stanza.get("id", ""), entry.at)
+        for name in re.findall(r"^Cancelled: Plan (p\d+)\.", body, re.MULTILINE):
+            self._ends(name, "", entry.at)
 
     def _ends(self, name: str, message: str, at: float) -> None:
         if name not in self.plans:

@@ -3,8 +3,8 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from functools import partial
 from datetime import UTC, datetime
+from functools import partial
 from random import Random
 from typing import Any, ClassVar, Final
 from xml.etree import ElementTree as ET
