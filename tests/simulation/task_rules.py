@@ -243,15 +243,20 @@ class Deadlines(Rule):
 
 
 class Cancelled(Rule):
-    """Nothing is done after a cancellation was confirmed."""
+    """Nothing is done here after a cancellation was confirmed; for agents of other domains there is
+    a rule of theirs.
+    """
 
     def __init__(self) -> None:
         self._at: dict[str, float] = {}
+        self._delegated: set[str] = set()
         self._faults = Times("full", "error", "healthy")
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
         self._faults.saw(entry)
-        if isinstance(entry, Effect):
+        if isinstance(entry, Wish) and entry.text.startswith("delegates "):
+            self._delegated.add(entry.text.split()[-1])
+        elif isinstance(entry, Effect):
             at = self._at.get(entry.label.partition(".")[0])
             is_late = at is not None and entry.at > at + _STOPS_S
             if is_late and not self._faults.within((at or 0.0) - 70, entry.at):
@@ -259,5 +264,6 @@ class Cancelled(Rule):
         elif stanza is not None and isinstance(entry, Stanza) and entry.way == "received":
             match = re.fullmatch(r"cancel-(x\d+)-\d+", stanza.get("id", ""))
             states = [state for _, state in states_in(stanza)]
-            if match is not None and ("cancelling" in states or "cancelled" in states):
+            is_here = match is not None and match[1] not in self._delegated
+            if match is not None and is_here and {"cancelling", "cancelled"} & {*states}:
                 self._at.setdefault(match[1], entry.at)

@@ -204,7 +204,6 @@ class Ends(_Plans):
             name = label_in(body).partition(".")[0]
             if name in self.plans:
                 self.plans[name].is_heard_of = True
-            return
         for match in _REPORT.finditer(body):
             self._ends(match[1] or match[2], stanza.get("id", ""), entry.at)
         for name in re.findall(r"^Cancelled: Plan (p\d+)\.", body, re.MULTILINE):
