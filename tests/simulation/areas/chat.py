@@ -112,6 +112,8 @@ class Once(Rule):
         id_ = stanza.get("id", "")
         if not stanza.tag.endswith("}message") or stanza.get("type") == "error" or not id_:
             return
+        if stanza.find("{urn:xmpp:delay}delay") is not None:
+            return  # both were sent while this person was away
         key = entry.session, stanza.get("from", ""), stanza.get("type", ""), id_
         at = self._at.get(key)
         if at is not None and not any(

@@ -18,7 +18,7 @@ from tests.simulation.area import Area
 from tests.simulation.areas import objects
 from tests.simulation.areas.chat import BUDGET
 from tests.simulation.history import Effect, Entry, Fault, Prompt, Wish
-from tests.simulation.life import Action
+from tests.simulation.life import DAY_S, Action
 from tests.simulation.rules import Rule, Violation
 
 NODE: Final = "builds"
@@ -116,6 +116,8 @@ class Starts(Rule):
         """By watch: when the work for each label has begun, which names the latest of its items."""
         self._joined: dict[str, dict[str, str]] = defaultdict(dict)
         self._told: set[str] = set()
+        self._refused = -DAY_S
+        """When a budget of the day was spent."""
         self._resumed: list[float] = []
         self._is_ejabberd = False
 
@@ -131,7 +133,7 @@ class Starts(Rule):
         elif isinstance(entry, Prompt):
             self._told |= set(re.findall(r"\be\d+\b", entry.text))
         elif stanza is not None and BUDGET in stanza.findtext("{*}body", ""):
-            self._told |= self._items.keys()  # the model could not be asked about the last one
+            self._refused = entry.at
 
     def _wish(self, entry: Wish, words: list[str]) -> None:
         if entry.who == PUBLISHER:
@@ -175,7 +177,8 @@ class Starts(Rule):
             for watch in ("builds", "thinned"):
                 if label not in self._started[watch] and label not in self._joined[watch]:
                     raise Violation(f"the watch {watch} has never started work for {label}")
-        if wanted and wanted[-1] not in self._told:
+        is_refused = bool(wanted) and self._items[wanted[-1]].at < self._refused + DAY_S
+        if wanted and wanted[-1] not in self._told and not is_refused:
             raise Violation(f"no model was told of {wanted[-1]}, which was the last one")
         self._check_rate("thinned", RATE, 60.0)
         self._check_rate("looping", PER_HOUR, _HOUR_S)
