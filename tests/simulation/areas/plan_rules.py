@@ -168,7 +168,8 @@ class Effects(_Plans):
 
 _REPORT: Final = re.compile(
     # Several notifications in one message have a title each.
-    r"^(?:\*[^*\n]+\* \([^)]+\): )?(?:Report (p\d+): |The plan Plan (p\d+) (?:failed|was cancelled))",
+    r"^(?:\*[^*\n]+\* \([^)]+\): )?"
+    r"(?:Report (p\d+): |The plan Plan (p\d+) (?:failed|was cancelled))",
     re.MULTILINE,
 )
 """How the end of a plan is told."""
