@@ -55,6 +55,7 @@ class Disk:
         self._chance = Random(f"disk {seed}")
         self._armed: tuple[Process, int, Callable[[], None]] | None = None
         self._fails_once: tuple[How, int] = "", 0
+        self._failed: Callable[[], None] = lambda: None
 
     def strike_before(self, process: Process, operations: int, call: Callable[[], None]) -> None:
         """Call a function before the operation of this number of a process, from 1.
@@ -68,9 +69,11 @@ class Disk:
         """Call no function, and let no single operation fail."""
         self._armed, self._fails_once = None, ("", 0)
 
-    def fail_once(self, operations: int, how: How) -> None:
-        """Let the operation of this number fail, from 1."""
-        self._fails_once = how, self.operations + operations
+    def fail_once(
+        self, operations: int, how: How, failed: Callable[[], None] = lambda: None
+    ) -> None:
+        """Let the operation of this number fail, from 1, and call `failed` then."""
+        self._fails_once, self._failed = (how, self.operations + operations), failed
 
     def copied(self, path: Path, copy: Path, *, power_fails: bool) -> list[str]:
         """Let a copy of a directory take its place, after a process or the whole machine has
@@ -104,6 +107,7 @@ class Disk:
         if how and self.operations >= number:
             self._fails_once = "", 0
             self.broken_since_start = True
+            self._failed()
         else:
             how = self.fails
         if how == "error" or (how == "full" and operation not in _FREE):

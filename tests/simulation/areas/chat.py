@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 from xml.etree import ElementTree as ET
 
 from tests.simulation.area import Area
-from tests.simulation.history import Entry, Fault, Prompt, Stanza
+from tests.simulation.history import Effect, Entry, Fault, Prompt, Stanza
 from tests.simulation.life import PEOPLE, REACTIONS, Action, Reaction
 from tests.simulation.rules import LABEL, Rule, Violation
 
@@ -54,6 +54,10 @@ class Replies(Rule):
             self._fault(entry)
         elif isinstance(entry, Prompt):
             self._taken.update(key for key in self._open if f"{key[1]} " in entry.text)
+        elif isinstance(entry, Effect) and entry.step.startswith("after "):
+            # A message while a question is open is the answer to that.
+            word = entry.step.split()[1]
+            self._open = {key: value for key, value in self._open.items() if key[1] != word}
         if stanza is None or not stanza.tag.endswith("}message"):
             return
         assert isinstance(entry, Stanza)

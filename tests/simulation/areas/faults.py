@@ -166,8 +166,8 @@ class Faults(Area):
             case KillInWrite():
                 self._kill_in_write(action)
             case WriteFails(operations=operations, how=how):
-                world.history.fault("full" if how == "full" else "error", "one write to the disk")
-                world.disk.fail_once(operations, how)
+                fails = partial(world.history.fault, how, "one write to the disk")
+                world.disk.fail_once(operations, how, fails)
             case Stop():
                 if world.kit.process.is_alive:
                     world.history.fault("stop", "an operator restarts the service")
