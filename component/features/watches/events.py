@@ -103,15 +103,16 @@ class RateCounters(msgspec.Struct):
 def decide_start(
     counters: RateCounters, watch: Watch, now: int, *, has_room: bool
 ) -> tuple[Verdict, int]:
-    """Decide on one event and change the counters. `now` is the time in milliseconds on a clock
-    that does not jump. `has_room` says whether another start may wait now; if not, the event is
+    """Decide on one event and change the counters. `now` is the time in milliseconds on the
+    steady clock. `has_room` says whether another start may wait now; if not, the event is
     above the rate. Returns the verdict, and for a start when it is due.
     """
     window_ms = int(watch.rate.seconds * 1000)
-    if now < counters.window_at:  # a start waits for the window
-        if watch.thinning == "drop" or not counters.waiting:
-            return "drop", 0
-        return "join", counters.window_at
+    if now < counters.window_at:
+        if counters.waiting:  # a start waits for the window
+            return ("drop", 0) if watch.thinning == "drop" else ("join", counters.window_at)
+        # The clock has gone back by less than counts as a jump, or the watch was emptied.
+        now = counters.window_at
     if now >= counters.window_at + window_ms:
         counters.window_at, counters.window_starts, counters.waiting = now, 0, 0
     if counters.window_starts < watch.rate.events and has_room:
@@ -180,10 +181,13 @@ def _accept_for(
     if cut:
         accepted.cut.append(watch.id)
     created, counters = int(found[1]), RateCounters(*map(int, found[2:]))
-    (pending,) = database.execute(
-        "SELECT count(*) FROM watch_events WHERE watch = ?", (watch.id,)
-    ).fetchone() or (0,)
+    pending, waiting = database.execute(
+        "SELECT count(*), count(CASE WHEN number = ? THEN 1 END) FROM watch_events WHERE watch = ?",
+        (counters.waiting, watch.id),
+    ).fetchone() or (0, 0)
     room = MOST_PENDING - int(pending)
+    if not waiting:
+        counters.waiting = 0  # it was started, or the watch was emptied
     joined: list[OfferedEvent] = []
     thinned = 0
     tripped = ""
