@@ -294,10 +294,10 @@ def finish(database: Database, event: Pending, *, started: bool) -> Pending | No
     return next_pending(database, event.watch)
 
 
-def task_state(database: Database, task: str) -> str | None:
-    """Return the state of a task; None if it is not stored any more."""
-    found = database.execute("SELECT state FROM tasks WHERE id = ?", (task,)).fetchone()
-    return None if found is None else str(found[0])
+def is_busy(database: Database, task: str) -> bool:
+    """Whether a task has not ended, and waits neither for a person nor for an operator."""
+    found = database.execute("SELECT state, set_aside FROM tasks WHERE id = ?", (task,)).fetchone()
+    return found is not None and found[0] in _BUSY and found[1] is None
 
 
 def _pending(database: Database, row: tuple[Any, ...]) -> Pending:
@@ -326,9 +326,9 @@ _BUSY: Final = frozenset(("accepted", "running", "cancelling"))
 class WatchStarts:
     """Starts the work of recorded events: for each watch one after another, in their order.
 
-    The work of the next event of a watch is started when that of the previous one has ended or
-    waits for a person. Several instances may do this at the same time: the starter records each
-    event's work once, and an event is removed only after that.
+    The work of the next event of a watch is started when that of the previous one has ended, waits
+    for a person, or is set aside until an operator decides. Several instances may do this at the
+    same time: the starter records each event's work once, and an event is removed only after that.
     """
 
     def __init__(
@@ -443,8 +443,7 @@ class WatchStarts:
         while True:
             ended = self._awaited[task] = anyio.Event()
             try:
-                state = await self._storage.read(lambda db: task_state(db, task))
-                if state not in _BUSY:
+                if not await self._storage.read(lambda db: is_busy(db, task)):
                     return
                 with anyio.move_on_after(_POLL_S):
                     await ended.wait()
