@@ -141,13 +141,7 @@ class _Connection(sqlite3.Connection):
 
     def execute(self, sql: str, *arguments: Any) -> sqlite3.Cursor:
         if sql == "COMMIT" and self.total_changes != self._changes:
-            try:
-                counts = self.disk.operate("commit")
-            except OSError as error:
-                how = "full" if error.errno == errno.ENOSPC else "error"
-                raised = sqlite3.OperationalError(_SAID[how])
-                raised.sqlite_errorcode = _CODES[how]
-                raise raised from None
+            counts = self._operate()
             done = super().execute(sql, *arguments)
             if counts and self._is_new:
                 self._is_new = False
@@ -159,8 +153,18 @@ class _Connection(sqlite3.Connection):
         elif sql.startswith("BEGIN"):
             self._changes = self.total_changes
         elif sql.startswith("PRAGMA journal_mode") and not Path(self._path).stat().st_size:
+            self._operate()  # it writes the first page
             self._sync_directory()
         return super().execute(sql, *arguments)
+
+    def _operate(self) -> bool:
+        try:
+            return self.disk.operate("commit")
+        except OSError as error:
+            how = "full" if error.errno == errno.ENOSPC else "error"
+            raised = sqlite3.OperationalError(_SAID[how])
+            raised.sqlite_errorcode = _CODES[how]
+            raise raised from None
 
     def _sync_directory(self) -> None:
         if self._path:
