@@ -193,6 +193,19 @@ def test_a_full_disk_still_removes_files(tmp_path: Path) -> None:
             (machine.data / "b").mkdir()
 
 
+def test_a_full_disk_writes_what_fits(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    with simulated_disk(tmp_path, lambda: 0.0) as disk:
+        write(machine.data / "a", b"content")
+        descriptor = os.open(machine.data / "a", os.O_WRONLY | os.O_APPEND)
+        disk.fails = "full"
+        assert os.write(descriptor, b"1234") == 2
+        with pytest.raises(OSError, match="No space"):
+            os.write(descriptor, b"34")
+        os.close(descriptor)
+        assert (machine.data / "a").read_bytes() == b"content12"
+
+
 def test_what_others_write_does_not_fail(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.process.is_alive = False
