@@ -17,19 +17,21 @@ from tests.kit.process import Process, find_process
 from tests.kit.unsynced import Unsynced
 
 How = Literal["", "full", "error"]
-Operation = Literal["open", "write", "part", "sync", "commit", "name", "remove"]
+Operation = Literal["open", "write", "part", "cut", "sync", "commit", "name", "remove"]
 _SAID: Final = {"full": "database or disk is full", "error": "disk I/O error"}
 _CODES: Final = {"full": sqlite3.SQLITE_FULL, "error": sqlite3.SQLITE_IOERR}
 _NUMBERS: Final = {"full": errno.ENOSPC, "error": errno.EIO}
-_FREE: Final = ("open", "remove", "part")
-"""What a full disk still does: open a file that is there, remove one, and write what fits."""
+_FREE: Final = ("open", "remove", "part", "cut")
+"""What a full disk still does: open, remove or shorten a file, and write what fits."""
 _WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
 class Disk:
     """What happens to the files of services below a directory.
 
-    What others write, such as the test, never fails and is durable at once.
+    What others write, such as the test, never fails and is durable at once. What fails is as on a
+    real disk (`test_disk_alike`), and a full one fails for a little more: for lines for which the
+    last block of a file has room, and for names for which a directory has.
 
     Args:
         root: the directory.
@@ -297,7 +299,9 @@ class _Calls:
     def _written(self, function: str, descriptor: int, given: Any, *arguments: Any) -> int:
         is_here = self._unsynced.knows(descriptor)
         operation: Operation = "write"
-        if is_here and function != "ftruncate" and self._fits_in_part(descriptor, len(given)):
+        if is_here and function == "ftruncate":
+            operation = "cut" if given <= os.fstat(descriptor).st_size else "write"
+        elif is_here and self._fits_in_part(descriptor, len(given)):
             operation, given = "part", memoryview(given)[: len(given) // 2]
         counts = is_here and self._disk.operate(operation)
         done = self._os[function](descriptor, given, *arguments)
@@ -306,8 +310,12 @@ class _Calls:
         return int(done or 0)
 
     def _fits_in_part(self, descriptor: int, length: int) -> bool:
-        """Return whether a part of it is written, after which the next write fails."""
-        if not self._disk.is_full or length < 2 or descriptor in self._filled:
+        """Return whether a part of it is written, after which the next write fails.
+
+        Nothing fits into an empty file: it has no block.
+        """
+        fits = length > 1 and os.fstat(descriptor).st_size > 0
+        if not self._disk.is_full or not fits or descriptor in self._filled:
             self._filled.discard(descriptor)
             return False
         self._filled.add(descriptor)

@@ -193,7 +193,7 @@ def test_a_full_disk_still_removes_files(tmp_path: Path) -> None:
             (machine.data / "b").mkdir()
 
 
-def test_a_full_disk_writes_what_fits(tmp_path: Path) -> None:
+def test_a_full_disk_writes_what_fits_and_shortens_files(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     with simulated_disk(tmp_path, lambda: 0.0) as disk:
         write(machine.data / "a", b"content")
@@ -202,8 +202,12 @@ def test_a_full_disk_writes_what_fits(tmp_path: Path) -> None:
         assert os.write(descriptor, b"1234") == 2
         with pytest.raises(OSError, match="No space"):
             os.write(descriptor, b"34")
-        os.close(descriptor)
         assert (machine.data / "a").read_bytes() == b"content12"
+        with pytest.raises(OSError, match="No space"):
+            os.ftruncate(descriptor, 1000)
+        os.ftruncate(descriptor, 7)
+        os.close(descriptor)
+        assert (machine.data / "a").read_bytes() == b"content"
 
 
 def test_what_others_write_does_not_fail(tmp_path: Path) -> None:
