@@ -174,7 +174,7 @@ class Side(ABC):
         """Return the history."""
         known, besides = {*self._known}, []
         for stanza in await self.left():
-            # It may be sent again under the same id; one that is delayed is of an earlier scene.
+            # It may be sent again under the same id; one that is delayed is of an earlier test.
             if stanza.get("id") not in known and stanza.find(_DELAY) is None:
                 known.add(stanza.get("id"))
                 besides.append(stanza)
@@ -253,13 +253,14 @@ async def after_a_cancel(side: Side) -> None:
     side.history.stanza("slow", await side.ask("get", get(task)))
 
 
-SCENES: Final = (
-    after_the_first_effect,
-    within_an_effect,
-    while_the_question_waits,
-    around_a_confirmation,
-    after_a_cancel,
-)
+async def play(side: Side) -> list[str]:
+    """Play all scenes; return the history."""
+    await after_the_first_effect(side)
+    await within_an_effect(side)
+    await while_the_question_waits(side)
+    await around_a_confirmation(side)
+    await after_a_cancel(side)
+    return await side.finish()
 
 
 class RealSide(Side):

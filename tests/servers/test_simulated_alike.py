@@ -1,6 +1,5 @@
 """The simulation is like the real thing: a service that is killed has the same history in both."""
 
-from collections.abc import Awaitable, Callable
 from difflib import unified_diff
 from pathlib import Path
 
@@ -9,11 +8,10 @@ import pytest
 from tests.kit import anyio_backend, service
 from tests.servers.agent_process import AgentProcess
 from tests.servers.alike import (
-    SCENES,
     SETTINGS,
     RealSide,
-    Side,
     SimulatedSide,
+    play,
     sections,
     write_skills,
 )
@@ -25,23 +23,19 @@ __all__ = ["anyio_backend"]
 pytestmark = [pytest.mark.anyio, pytest.mark.servers, pytest.mark.both_servers]
 
 
-@pytest.mark.parametrize("scene", SCENES)
-async def test_a_kill_has_the_same_history_in_the_simulation(
-    scene: Callable[[Side], Awaitable[None]], xmpp_server: Server, tmp_path: Path
+async def test_a_killed_service_has_the_same_history_in_the_simulation(
+    xmpp_server: Server, tmp_path: Path
 ) -> None:
     home = tmp_path / "real"
     write_skills(home)
     process = AgentProcess(xmpp_server, home, skills__modules=["./own.py"], **SETTINGS)
     with process as agent, login(xmpp_server) as juliet:
-        real: Side = RealSide(Desk(xmpp_server, agent.connected()), juliet)
-        await scene(real)
-        happened = await real.finish()
+        real = await play(RealSide(Desk(xmpp_server, agent.connected()), juliet))
 
     home = tmp_path / "simulated"
     write_skills(home)
     async with service(tmp_path, sections(xmpp_server, home)) as kit:
-        simulated: Side = SimulatedSide(kit, home, f"{xmpp_server.jid('juliet')}/balcony")
-        await scene(simulated)
-        found = await simulated.finish()
-    difference = "\n".join(unified_diff(happened, found, "real", "simulated", lineterm=""))
+        side = SimulatedSide(kit, home, f"{xmpp_server.jid('juliet')}/balcony")
+        simulated = await play(side)
+    difference = "\n".join(unified_diff(real, simulated, "real", "simulated", lineterm=""))
     assert not difference, difference
