@@ -7,14 +7,8 @@ import pytest
 
 from tests.kit import anyio_backend, service
 from tests.servers.agent_process import AgentProcess
-from tests.servers.alike import (
-    SETTINGS,
-    RealSide,
-    SimulatedSide,
-    play,
-    sections,
-    write_skills,
-)
+from tests.servers.alike import SETTINGS, play, write_skills
+from tests.servers.alike_sides import RealSide, SimulatedSide, sections
 from tests.servers.base import Server
 from tests.servers.talk import login
 from tests.servers.tasking import Desk
