@@ -16,7 +16,7 @@ _ADDED: Final = (
 _HASH: Final = "{urn:xmpp:hashes:2}hash"
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _RESOURCE: Final = re.compile(r"(?<=juliet@localhost)/[^\"'<]+")
-_ID: Final = re.compile(r"\b(?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{16,}\b")
+_ID: Final = re.compile(r"\b[0-9a-f]{32}\b")
 """Ids and keys."""
 
 
