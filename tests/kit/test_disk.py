@@ -140,14 +140,19 @@ def test_after_a_kill_the_same_is_not_synced(tmp_path: Path) -> None:
 
 
 def test_commits_that_have_returned_are_left(tmp_path: Path) -> None:
+    are_open: list[sqlite3.Connection] = []
+
     def work(data: Path) -> None:
         path = data / "agent.db"
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         connection = connect(path)
+        are_open.append(connection)
         for statement in ("BEGIN", "CREATE TABLE t (n)", "INSERT INTO t VALUES (7)", "COMMIT"):
             connection.execute(statement)
 
     after_power_failures(tmp_path, work)
+    for each in are_open:
+        each.close()
     for seed in SEEDS:
         with sqlite3.connect(tmp_path / str(seed) / "left/agent.db") as connection:
             assert connection.execute("SELECT n FROM t").fetchall() == [(7,)]
