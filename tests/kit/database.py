@@ -22,6 +22,11 @@ from tests.kit.system import SimulatedSystem
 
 _connect: Final = psycopg.connect
 _END_MS: Final = 10_000
+_CANCELLED: Final = """
+DO $$ BEGIN
+    RAISE query_canceled USING MESSAGE = 'canceling statement due to user request';
+END $$
+"""
 
 
 class Database:
@@ -42,7 +47,7 @@ class Database:
         self._listeners: list[Listener] = []
         self._channels: list[str] = []
         self._armed: tuple[Process, int, Callable[[], None]] | None = None
-        self._lost_commit = False
+        self._lost_commit = self._cancelled = False
 
     def stop(self) -> None:
         """End all sessions, and accept no others, as a server that is stopped does."""
@@ -75,9 +80,13 @@ class Database:
         """Let the next commit have no answer, since the session ends; it is committed."""
         self._lost_commit = True
 
+    def cancel(self) -> None:
+        """Let the next statement be cancelled, as an admin does with `pg_cancel_backend`."""
+        self._cancelled = True
+
     def disarm(self) -> None:
-        """Call no function, and lose no commit."""
-        self._armed, self._lost_commit = None, False
+        """Call no function, lose no commit, and cancel nothing."""
+        self._armed, self._lost_commit, self._cancelled = None, False, False
 
     def close(self) -> None:
         """Close everything."""
@@ -112,6 +121,9 @@ class Database:
         if process is not None and not process.is_alive:
             raise psycopg.OperationalError("the process was killed")
         self._end_killed()
+        if self._cancelled:
+            self._cancelled = False
+            session.cancelled()
 
     def _end_killed(self) -> None:
         """End the sessions of processes that were killed, before anybody can notice them."""
@@ -192,6 +204,10 @@ class Session(psycopg.Connection[Any]):
         """Wait for the answers to all statements."""
         if self._pipeline is not None:
             self._pipeline.sync()
+
+    def cancelled(self) -> None:
+        """Let a statement be cancelled. Raises QueryCanceled; in a pipeline, a later one does."""
+        super().execute(_CANCELLED)
 
     def hear(self, channel: str) -> None:
         """Listen to a channel."""

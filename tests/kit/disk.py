@@ -17,19 +17,21 @@ from tests.kit.process import Process, find_process
 from tests.kit.unsynced import Unsynced
 
 How = Literal["", "full", "error"]
-Operation = Literal["open", "write", "sync", "commit", "name", "remove"]
+Operation = Literal["open", "write", "part", "cut", "sync", "commit", "name", "remove"]
 _SAID: Final = {"full": "database or disk is full", "error": "disk I/O error"}
 _CODES: Final = {"full": sqlite3.SQLITE_FULL, "error": sqlite3.SQLITE_IOERR}
 _NUMBERS: Final = {"full": errno.ENOSPC, "error": errno.EIO}
-_FREE: Final = ("open", "remove")
-"""What takes no room: to open a file that is there, and to remove one."""
+_FREE: Final = ("open", "remove", "part", "cut")
+"""What a full disk still does: open, remove or shorten a file, and write what fits."""
 _WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
 class Disk:
     """What happens to the files of services below a directory.
 
-    What others write, such as the test, never fails and is durable at once.
+    What others write, such as the test, never fails and is durable at once. What fails is as on a
+    real disk (`test_disk_alike`), and a full one fails for a little more: for lines for which the
+    last block of a file has room, and for names for which a directory has.
 
     Args:
         root: the directory.
@@ -114,6 +116,12 @@ class Disk:
             raise OSError(_NUMBERS[how], os.strerror(_NUMBERS[how]))
         return True
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it is full for the current task."""
+        process = find_process()
+        return self.fails == "full" and process is not None and process.is_alive
+
     def path(self, name: Any, folder: int | None = None) -> str:
         """Return the absolute path of a name; empty if it is not on this disk."""
         path = os.fspath(name)
@@ -145,13 +153,7 @@ class _Connection(sqlite3.Connection):
 
     def execute(self, sql: str, *arguments: Any) -> sqlite3.Cursor:
         if sql == "COMMIT" and self.total_changes != self._changes:
-            try:
-                counts = self.disk.operate("commit")
-            except OSError as error:
-                how = "full" if error.errno == errno.ENOSPC else "error"
-                raised = sqlite3.OperationalError(_SAID[how])
-                raised.sqlite_errorcode = _CODES[how]
-                raise raised from None
+            counts = self._operate()
             done = super().execute(sql, *arguments)
             if counts and self._is_new:
                 self._is_new = False
@@ -163,8 +165,18 @@ class _Connection(sqlite3.Connection):
         elif sql.startswith("BEGIN"):
             self._changes = self.total_changes
         elif sql.startswith("PRAGMA journal_mode") and not Path(self._path).stat().st_size:
+            self._operate()  # it writes the first page
             self._sync_directory()
         return super().execute(sql, *arguments)
+
+    def _operate(self) -> bool:
+        try:
+            return self.disk.operate("commit")
+        except OSError as error:
+            how = "full" if error.errno == errno.ENOSPC else "error"
+            raised = sqlite3.OperationalError(_SAID[how])
+            raised.sqlite_errorcode = _CODES[how]
+            raise raised from None
 
     def _sync_directory(self) -> None:
         if self._path:
@@ -190,6 +202,8 @@ class _Calls:
         self._disk, self._unsynced = disk, disk.unsynced
         self._os = {name: getattr(os, name) for name in _PATCHED}
         self._file = io.open
+        self._filled: set[int] = set()
+        """The open files of which a full disk has written what fits."""
 
     def open(self, name: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         """See `os.open`."""
@@ -203,17 +217,18 @@ class _Calls:
         elif not counts:
             self._unsynced.forget(path)
         descriptor = int(self._os["open"](name, flags, mode, dir_fd=dir_fd))
+        self._filled.discard(descriptor)
         if counts:
             self._unsynced.opened(descriptor)
         return descriptor
 
-    def write(self, descriptor: int, *arguments: Any) -> int:
+    def write(self, descriptor: int, data: Any) -> int:
         """See `os.write`."""
-        return self._written("write", descriptor, *arguments)
+        return self._written("write", descriptor, data)
 
-    def pwrite(self, descriptor: int, *arguments: Any) -> int:
+    def pwrite(self, descriptor: int, data: Any, offset: int) -> int:
         """See `os.pwrite`."""
-        return self._written("pwrite", descriptor, *arguments)
+        return self._written("pwrite", descriptor, data, offset)
 
     def ftruncate(self, descriptor: int, *arguments: Any) -> None:
         """See `os.ftruncate`."""
@@ -285,13 +300,30 @@ class _Calls:
     def _is_here(self, file: Any) -> bool:
         return self._unsynced.knows(file) if isinstance(file, int) else bool(self._disk.path(file))
 
-    def _written(self, function: str, descriptor: int, *arguments: Any) -> int:
+    def _written(self, function: str, descriptor: int, given: Any, *arguments: Any) -> int:
         is_here = self._unsynced.knows(descriptor)
-        counts = is_here and self._disk.operate("write")
-        done = self._os[function](descriptor, *arguments)
+        operation: Operation = "write"
+        if is_here and function == "ftruncate":
+            operation = "cut" if given <= os.fstat(descriptor).st_size else "write"
+        elif is_here and self._fits_in_part(descriptor, len(given)):
+            operation, given = "part", memoryview(given)[: len(given) // 2]
+        counts = is_here and self._disk.operate(operation)
+        done = self._os[function](descriptor, given, *arguments)
         if counts:
             self._unsynced.wrote(descriptor)
         return int(done or 0)
+
+    def _fits_in_part(self, descriptor: int, length: int) -> bool:
+        """Return whether a part of it is written, after which the next write fails.
+
+        Nothing fits into an empty file: it has no block.
+        """
+        fits = length > 1 and os.fstat(descriptor).st_size > 0
+        if not self._disk.is_full or not fits or descriptor in self._filled:
+            self._filled.discard(descriptor)
+            return False
+        self._filled.add(descriptor)
+        return True
 
 
 _PATCHED: Final = (

@@ -140,14 +140,19 @@ def test_after_a_kill_the_same_is_not_synced(tmp_path: Path) -> None:
 
 
 def test_commits_that_have_returned_are_left(tmp_path: Path) -> None:
+    are_open: list[sqlite3.Connection] = []
+
     def work(data: Path) -> None:
         path = data / "agent.db"
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         connection = connect(path)
+        are_open.append(connection)
         for statement in ("BEGIN", "CREATE TABLE t (n)", "INSERT INTO t VALUES (7)", "COMMIT"):
             connection.execute(statement)
 
     after_power_failures(tmp_path, work)
+    for each in are_open:
+        each.close()
     for seed in SEEDS:
         with sqlite3.connect(tmp_path / str(seed) / "left/agent.db") as connection:
             assert connection.execute("SELECT n FROM t").fetchall() == [(7,)]
@@ -191,6 +196,23 @@ def test_a_full_disk_still_removes_files(tmp_path: Path) -> None:
         disk.fails = "error"
         with pytest.raises(OSError, match="Input/output"):
             (machine.data / "b").mkdir()
+
+
+def test_a_full_disk_writes_what_fits_and_shortens_files(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    with simulated_disk(tmp_path, lambda: 0.0) as disk:
+        write(machine.data / "a", b"content")
+        descriptor = os.open(machine.data / "a", os.O_WRONLY | os.O_APPEND)
+        disk.fails = "full"
+        assert os.write(descriptor, b"1234") == 2
+        with pytest.raises(OSError, match="No space"):
+            os.write(descriptor, b"34")
+        assert (machine.data / "a").read_bytes() == b"content12"
+        with pytest.raises(OSError, match="No space"):
+            os.ftruncate(descriptor, 1000)
+        os.ftruncate(descriptor, 7)
+        os.close(descriptor)
+        assert (machine.data / "a").read_bytes() == b"content"
 
 
 def test_what_others_write_does_not_fail(tmp_path: Path) -> None:
