@@ -243,8 +243,8 @@ class Deadlines(Rule):
 
 
 class Cancelled(Rule):
-    """Nothing is done here after a cancellation was confirmed; for agents of other domains there is
-    a rule of theirs.
+    """Nothing is done here after a cancellation was confirmed. `peer_rules` is about what agents of
+    other domains do.
     """
 
     def __init__(self) -> None:

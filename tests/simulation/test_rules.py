@@ -138,7 +138,7 @@ def test_a_decision_that_must_not_count_is_found() -> None:
     asked, counts = asks(1, ROMEO), result(3, ROMEO, "d")
     assert found(Decisions, asked, decides(2, ROMEO, "d"), counts) == ""
     other = decides(2, JULIET, "d"), result(3, JULIET, "d")
-    assert "which romeo@capulet.example was asked" in found(Decisions, asked, *other)
+    assert "'romeo@capulet.example'] were asked" in found(Decisions, asked, *other)
     forged = decides(2, ROMEO, "d", digest="BBBB")
     assert "something else" in found(Decisions, asked, forged, counts)
     denied = decides(4, ROMEO, "e", "deny"), result(5, ROMEO, "e")
