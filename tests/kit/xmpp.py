@@ -134,11 +134,15 @@ class Xmpp:
 
     def enter(self, jid: JID, link: "_Link") -> tuple[Router, Session]:
         """Log a client in; return its session, and the server that it is connected to."""
+        router = self.add_account(jid)
+        return router, router.enter(jid.local or "", jid.resource, link)
+
+    def add_account(self, jid: JID) -> Router:
+        """Have an account, whose clients may log in later; return its server."""
         router = self._host(jid.domain)
         assert jid.local is not None, "an account has a localpart"
-        if jid.local not in router.table.accounts:
-            router.table.accounts[jid.local] = Account(jid.bare)
-        return router, router.enter(jid.local, jid.resource, link)
+        router.table.accounts.setdefault(jid.local, Account(jid.bare))
+        return router
 
     def _host(self, domain: str) -> Router:
         found = self._hosts.get(domain)
