@@ -25,7 +25,7 @@ class InMemory(Stage):
 
     def __init__(self, server: OfflineStorage, number: int, group: TaskGroup) -> None:
         super().__init__(server, number)
-        self.xmpp = Xmpp(group, server)
+        self.xmpp = Xmpp(group, server, federates=False)
         for host in (HOST, OTHER_HOST):
             self.xmpp.add_service(f"agent.{host}", SECRET)
         self._rooms = Rooms(self.xmpp, ROOMS, server=server)
@@ -87,11 +87,12 @@ class InMemory(Stage):
 class _Client(Actor):
     def __init__(self, stage: InMemory, name: str, jid: str, presence: str | None) -> None:
         super().__init__(stage, name, jid)
-        take = self._take
+        take, is_there = self._take, lambda: self.is_there
 
         class Recorded(Peer):
             def deliver(self, xml: str) -> None:
-                take(parse(xml))
+                if is_there():
+                    take(parse(xml))
                 super().deliver(xml)
 
         self._peer = Recorded(stage.xmpp, JID.parse(jid), "nobody", presence=presence)

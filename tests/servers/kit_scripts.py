@@ -140,6 +140,7 @@ async def a_component_that_is_not_connected(stage: Stage) -> None:
     await romeo.asks(AGENT, type_="result", id_="result", payload="")
     await romeo.shows(AGENT)
     await romeo.shows(AGENT, "subscribe")
+    await romeo.shows(AGENT, "unavailable")
     await stage.settle()
     agent = await stage.component()
     await romeo.says(AGENT, "now")
@@ -171,6 +172,15 @@ async def two_components(stage: Stage) -> None:
     await other.leave()
     await agent.says(OTHER_AGENT, "gone")
     await agent.asks(OTHER_AGENT, id_="gone")
+
+
+async def a_domain_that_does_not_exist(stage: Stage) -> None:
+    agent, romeo = await stage.component(), await stage.client("romeo")
+    for actor in (agent, romeo):
+        await actor.says("nobody.invalid", "m")
+        await actor.says("nobody.invalid", "e", **_of_type("error"))
+        await actor.asks("nobody.invalid")
+        await actor.shows("nobody.invalid")
 
 
 # Requests.
@@ -230,12 +240,15 @@ async def a_component_subscribes_to_an_account(stage: Stage) -> None:
     await stage.settle()
     await juliet.shows(inside="<show>away</show>")
     await stage.settle()
-    await stage.client("juliet", "phone")
-    await stage.settle()
     await agent.shows(stage.account("juliet"), "probe", at="assistant")
     await stage.settle()
+    await stage.client("juliet", "phone")
+    await stage.settle()
     await juliet.leave()
-    await agent.gets("type=unavailable")
+    await agent.gets("juliet/home to=assistant@agent.localhost type=unavailable")
+    await stage.actors[2].leave()
+    await stage.settle()
+    await agent.shows(stage.account("juliet"), "probe", at="assistant")
 
 
 async def a_component_and_an_account_subscribe_to_each_other(stage: Stage) -> None:
@@ -490,6 +503,7 @@ async def affiliations_in_a_room(stage: Stage) -> None:
     await stage.affiliate(room, romeo, f"a@{agent.jid}", "outcast")
     await stage.affiliate(room, romeo, f"b@{agent.jid}", "member")
     await stage.settle()
+    romeo.lines.clear()
     for name in ("a", "b"):
         inside = "<x xmlns='http://jabber.org/protocol/muc'/>"
         await agent.shows(f"{room}/Agent-{name}", inside=inside, at=name)
@@ -515,7 +529,7 @@ async def requests_in_a_room(stage: Stage) -> None:
     await agent.gets("outside")
     await stage.enters(room, agent, "Agent")
     await agent.asks(f"{room}/owner", id_="other")
-    await agent.gets("other")
+    await stage.settle()
     await agent.asks(f"{room}/Agent", id_="self")
     await agent.gets("self")
     await agent.asks(f"{room}/Nobody", id_="nobody")
@@ -556,6 +570,7 @@ SCRIPTS: Final[tuple[Script, ...]] = (
     a_component_that_is_not_connected,
     what_is_lost_when_a_component_leaves,
     two_components,
+    a_domain_that_does_not_exist,
     requests_to_accounts,
     an_account_subscribes_to_a_component,
     a_component_subscribes_to_an_account,

@@ -253,7 +253,9 @@ def written(stanza: Incoming, is_for_client: bool) -> str:
     element = ET.fromstring(stanza.forward())
     if is_for_client:
         element.attrib.pop("to", None)
-    if stanza.id is not None and stanza.kind == "message" and stanza.sender == PUBSUB:
+    if stanza.id is not None and (
+        stanza.sender == PUBSUB and stanza.kind == "message" or stanza.kind == "presence"
+    ):
         element.set("id", "new")
     return _written(element)
 
@@ -278,12 +280,12 @@ def _written(element: ET.Element) -> str:
 
 def _is_left_out(element: ET.Element) -> bool:
     """Whether an element is of something that the kit does not have: archives of accounts
-    (XEP-0313), avatars, which Prosody announces for its clients (XEP-0398), and the name that ids
+    (XEP-0313), who has kicked an occupant, avatars, which Prosody announces for its clients (XEP-0398), and the name that ids
     of an archive had before XEP-0359.
     """
     namespace, _, name = element.tag[1:].partition("}")
     is_of_archive = name == "stanza-id" and ROOMS not in element.get("by", "")
-    return is_of_archive or name == "archived" or namespace == "vcard-temp:x:update"
+    return is_of_archive or name in ("archived", "actor") or namespace == "vcard-temp:x:update"
 
 
 class Component(Actor):
