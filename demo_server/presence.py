@@ -119,15 +119,23 @@ class Presences:
         was_seen = account.roster.seen_by(sender)
         change = account.roster.receive(type_, sender, xml)
         if change.answer is not None:
-            self._answer(change.answer, account.jid, sender)
-            self._show(account, sender)
+            self._confirm(account, change.answer, sender)
         if change.passes:
             for session in account.available:
                 session.link.send(xml)
         if change.push is not None:
             self.push(account, change.push)
         if type_ == "unsubscribe" and was_seen:
-            self._show(account, sender, gone=True)
+            self._end(account, sender)
+
+    def _confirm(self, account: Account, answer: Subscribing, to: JID) -> None:
+        """Answer a request of somebody who is subscribed already."""
+        self._answer(answer, account.jid, to)
+        self._show(account, to)
+
+    def _end(self, account: Account, to: JID) -> None:
+        """Tell somebody that a subscription has ended, as they asked (RFC 6121 §3.3.3)."""
+        self._show(account, to, gone=True)
 
     def _probed(self, account: Account, sender: JID) -> None:
         if sender.bare in account.roster.requests:

@@ -1,9 +1,14 @@
 """Presence as Prosody and ejabberd route it, where they differ from `demo_server`.
 
-A probe is answered with the time at which a presence was sent. Prosody answers a request for a
-subscription at once with unavailable presence, also on behalf of accounts that do not exist, and
-sends a probe after an approval. It does not answer those who are not subscribed; ejabberd answers
-them only if a client is connected.
+A probe is answered with the time at which a presence was sent. To those who are not subscribed,
+ejabberd answers it only if a client is connected, and Prosody never.
+
+Prosody answers a request for a subscription at once with unavailable presence, also on behalf of
+accounts that do not exist, and sends a probe after an approval. It repeats requests that nobody has
+answered when a client becomes available. Somebody who asks again for a subscription is sent
+presence, twice; somebody who ends one is not told more.
+
+ejabberd says twice that an account has withdrawn a subscription.
 """
 
 from datetime import datetime
@@ -40,19 +45,39 @@ class ServerPresences(Presences):
         super().post(type_, sender, to, xml)
 
     def _subscribing(self, account: Account, type_: Subscribing, sender: JID, xml: str) -> None:
-        if type_ == "subscribe" and self._server == "prosody" and sender != account.jid:
-            if not account.roster.seen_by(sender):
-                self._send("unavailable", account.jid, sender)
+        is_new = type_ == "subscribe" and not account.roster.seen_by(sender)
+        if is_new and self._server == "prosody" and sender != account.jid:
+            self._send("unavailable", account.jid, sender)
         super()._subscribing(account, type_, sender, xml)
+
+    def _confirm(self, account: Account, answer: Subscribing, to: JID) -> None:
+        self._answer(answer, account.jid, to)
+        if self._server == "prosody":
+            for _ in range(2):
+                self._show_last(account, to)
+
+    def _end(self, account: Account, to: JID) -> None:
+        if self._server == "ejabberd":
+            self._answer("unsubscribed", account.jid, to)
+            super()._end(account, to)
 
     def _subscription(
         self, session: Session, type_: Subscribing, to: JID, stanza: Incoming
     ) -> None:
-        roster = self._table.account_of(session).roster
-        is_approval = type_ == "subscribed" and to in roster.requests
+        roster, sender = self._table.account_of(session).roster, session.jid.bare
+        was_seen, was_asked = roster.seen_by(to), to in roster.requests
         super()._subscription(session, type_, to, stanza)
-        if is_approval and self._server == "prosody" and roster.sees(to):
-            self._send("probe", session.jid.bare, to)
+        if self._server == "ejabberd" and type_ == "unsubscribed" and was_seen:
+            self._answer("unsubscribed", sender, to)
+        elif self._server == "prosody" and type_ == "subscribed" and was_asked and roster.sees(to):
+            self._send("probe", sender, to)
+
+    def _introduce(self, account: Account, session: Session) -> None:
+        super()._introduce(account, session)
+        if self._server == "prosody":
+            for jid, contact in account.roster.contacts.items():
+                if contact.asked:
+                    self._send("subscribe", account.jid, jid)
 
     def _probed(self, account: Account, sender: JID) -> None:
         if sender.bare == account.jid or account.roster.seen_by(sender.bare):
@@ -61,7 +86,7 @@ class ServerPresences(Presences):
             elif self._server == "prosody":
                 self._send("unavailable", account.jid, sender)
         elif self._server == "ejabberd" and account.available:
-            self._send("unsubscribed", account.jid, sender)
+            self._answer("unsubscribed", account.jid, sender)
 
     def _show(self, account: Account, to: JID, *, gone: bool = False) -> None:
         if gone or self._server == "ejabberd":

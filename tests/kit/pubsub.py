@@ -207,7 +207,7 @@ class PubSubService:
         request = stanza.require(Pubsub)
         if stanza.type == "get":
             if request.items is None:
-                raise self._not_implemented
+                raise StanzaError("feature-not-implemented")
             return self._items(request.items, request.page)
         if request.subscribe is not None:
             return self._subscribe(request.subscribe, sender)
@@ -217,12 +217,7 @@ class PubSubService:
             return self._publish(request.publish)
         if request.retract is not None:
             return self._retract(request.retract)
-        raise self._not_implemented
-
-    @property
-    def _not_implemented(self) -> StanzaError:
-        is_prosody = self.server == "prosody"
-        return StanzaError("service-unavailable" if is_prosody else "feature-not-implemented")
+        raise StanzaError("feature-not-implemented")
 
     def _node(self, name: str) -> Node:
         found = self.nodes.get(name)

@@ -47,6 +47,10 @@ _UNREACHABLE: Final = frozenset(
     )
 )
 """Errors of occupants that are removed for them."""
+_EJABBERD_LOSES: Final = (
+    "It is not allowed to send error messages to the room. The participant ({}) has sent an error"
+    " message ({}) and got kicked from the room"
+)
 _CAPS: Final = (
     "<c xmlns='http://jabber.org/protocol/caps' hash='sha-1'"
     " node='http://www.process-one.net/en/ejabberd/' ver='94Y7MuW5ZbbekK4bo1R7KliKmS4='/>"
@@ -144,14 +148,15 @@ class Room:
             f"<body>{escape_text(text)}</body>{mark}</message>"
         )
 
-    def remove(self, nick: str, *codes: int, destroyed: bool = False, status: str = "") -> None:
-        """Kick (307), ban (301) or otherwise remove an occupant; 110 is added for itself."""
+    def remove(self, nick: str, *codes: int, destroyed: bool = False, shown: str = "") -> None:
+        """Kick (307), ban (301) or otherwise remove an occupant; 110 is added for itself. `shown`
+        are other payloads of its last presence.
+        """
         gone = self.occupants.pop(nick)
         gone.role = "none"
         if muc.BANNED in codes:
             gone.affiliation = self.affiliations[gone.jid.bare] = "outcast"
-        if status:
-            gone.presence = f"<status>{escape_text(status)}</status>"
+        gone.presence = shown
         self._show_room(gone, "unavailable")
         end = "<destroy/>" if destroyed else ""
         for other in (*self.occupants.values(), gone):
@@ -203,7 +208,7 @@ class Room:
         occupant = self.of(sender)
         if stanza.type == "unavailable":
             if occupant is not None:
-                self.remove(occupant.nick)
+                self.remove(occupant.nick, shown=inside(stanza))
             return
         affiliation = self.affiliations.get(sender.bare, "none")
         taken = self.occupants.get(nick)
@@ -225,48 +230,42 @@ class Room:
         occupant = self.of(sender)
         shown = _JOIN.sub("", inside(stanza))
         if occupant is None:
-            join = stanza.payload(muc.Join)
-            wanted = None if join is None else join.history
-            self._enter(sender, nick, affiliation, shown, wanted or muc.History())
-            return
-        if occupant.nick == nick or self._service.server == "prosody":
-            occupant.presence = shown
-        if occupant.nick != nick:
+            occupant = Occupant(sender, nick, affiliation, self._first_role(affiliation))
+        elif occupant.nick != nick:
+            if self._service.server == "prosody":
+                occupant.presence = shown
             self._rename(occupant, nick)
-        elif muc.Join.xml.tag in stanza.child_names:  # it joins again
-            for other in self.occupants.values():
-                if other is not occupant:
-                    self._show(other, occupant)
-            self._show(occupant, occupant, (muc.SELF,))
+            return
+        occupant.presence = shown
+        if nick not in self.occupants or muc.Join.xml.tag in stanza.child_names:
+            join = stanza.payload(muc.Join)
+            self._enter(occupant, (None if join is None else join.history) or muc.History())
         else:
             self.set_role(nick, occupant.role)
 
-    def _enter(
-        self, sender: JID, nick: str, affiliation: Affiliation, payloads: str, wanted: muc.History
-    ) -> None:
-        role = _ROLES[affiliation]
-        if self.is_moderated and affiliation == "none":
-            role = "visitor"
-        new = Occupant(sender, nick, affiliation, role, payloads)
+    def _first_role(self, affiliation: Affiliation) -> Role:
+        is_visitor = self.is_moderated and affiliation == "none"
+        return "visitor" if is_visitor else _ROLES[affiliation]
+
+    def _enter(self, new: Occupant, wanted: muc.History) -> None:
+        """Tell everybody that an occupant has entered; it may have been there before."""
+        others = [other for other in self.occupants.values() if other is not new]
+        self.occupants[new.nick] = new
         self._show_room(new)
-        for other in self.occupants.values():
+        for other in others:
             self._show(other, new)
-        self.occupants[nick] = new
-        for other in self.occupants.values():
-            if other is not new:
-                self._show(new, other)
+        for other in others:
+            self._show(new, other)
         self._show(new, new, (muc.SELF, *((100,) if self.shows_accounts else ())))
         since, most = wanted.since, wanted.max_stanzas
         late = [xml for at, xml in self._history if since is None or at >= since]
         for xml in late if most is None else late[max(0, len(late) - most) :]:
-            self._service.say(_to(xml, sender))
-        at, xml = self._subject or (
-            None,
-            f"<message type='groupchat' from='{self.jid}'><subject/></message>",
-        )
+            self._service.say(_to(xml, new.jid))
+        empty = f"<message type='groupchat' from='{self.jid}'><subject/></message>"
+        at, xml = self._subject or (None, empty)
         if at is not None and self._service.server == "prosody":
             xml = delayed(xml, str(self.jid), at)
-        self._service.say(_to(xml, sender))
+        self._service.say(_to(xml, new.jid))
 
     def _rename(self, occupant: Occupant, nick: str) -> None:
         del self.occupants[occupant.nick]
@@ -283,10 +282,11 @@ class Room:
     def message(self, sender: JID, nick: str, stanza: Incoming) -> None:
         """Pass a message on to everybody, or to one occupant. Raises StanzaError."""
         occupant = self.of(sender)
-        if stanza.type == "error":
-            if occupant is not None and stanza.error().condition in _UNREACHABLE:
-                self._lose(occupant, stanza.error())
-            return
+        if stanza.type == "error" and occupant is not None:
+            condition = stanza.error().condition
+            if condition in _UNREACHABLE:
+                self._lose(occupant, condition)
+                return
         if occupant is None:
             refused: ErrorType = "cancel" if self._service.server == "prosody" else "modify"
             raise StanzaError("not-acceptable", "You are not in the room.", type=refused)
@@ -319,11 +319,13 @@ class Room:
             self._history.append((system.now(), delayed(sent, str(self.jid), system.now())))
         self._broadcast(sent)
 
-    def _lose(self, occupant: Occupant, error: StanzaError) -> None:
+    def _lose(self, occupant: Occupant, condition: Condition) -> None:
         """Remove an occupant that cannot be reached."""
-        self.remove(
-            occupant.nick, 333, status=f"Kicked: {error.condition.replace('-', ' ')}"
-        )
+        if self._service.server == "prosody":
+            words, codes = f"Kicked: {condition.replace('-', ' ')}", (333,)
+        else:
+            words, codes = _EJABBERD_LOSES.format(occupant.nick, condition), ()
+        self.remove(occupant.nick, *codes, shown=f"<status>{words}</status>")
 
     def _change_subject(self, occupant: Occupant, subject: str, stanza: Incoming) -> None:
         """Change the subject: in Prosody a moderator can."""
@@ -372,17 +374,18 @@ class Room:
         nick: str = "",
         inside: str = "",
     ) -> None:
-        shown = self.shows_accounts or to.role == "moderator" or to is of
-        jid = f" jid='{escape_attribute(str(of.jid))}'" if shown else ""
+        is_known = self.shows_accounts or to.role == "moderator" or to is of
+        jid = f" jid='{escape_attribute(str(of.jid))}'" if is_known else ""
         new = f" nick='{escape_attribute(nick)}'" if nick else ""
         item = f"<item affiliation='{of.affiliation}' role='{of.role}'{jid}{new}/>"
         statuses = "".join(f"<status code='{code}'/>" for code in codes)
         # Prosody leaves it out where it tells an occupant its new nickname.
         known = "" if nick and of is to else self._known(of)
+        shown = "" if nick else of.presence
         kind = f" type='{type_}'" if type_ else ""
         self._service.say(
             f"<presence{kind} from='{escape_attribute(f'{self.jid}/{of.nick}')}'"
-            f" to='{escape_attribute(str(to.jid))}'>{of.presence}{of.hats}{known}"
+            f" to='{escape_attribute(str(to.jid))}'>{shown}{of.hats}{known}"
             f"<x xmlns='{muc.USER}'>{item}{statuses}{inside}</x></presence>"
         )
 
@@ -485,7 +488,8 @@ class Rooms:
         """Pass an IQ on between occupants; a ping to oneself is answered (XEP-0410)."""
         mine = None if room is None else room.of(sender)
         if room is None or mine is None:
-            raise StanzaError("not-acceptable")
+            refused: ErrorType = "cancel" if self.server == "prosody" else "modify"
+            raise StanzaError("not-acceptable", type=refused)
         other = room.occupants.get(to.resource or "")
         if other is None:
             raise StanzaError("item-not-found")

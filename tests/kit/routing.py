@@ -13,7 +13,7 @@ from tests.kit.presence import ServerPresences
 from xep.binding import Name, Payload
 from xep.jid import JID
 from xep.ping import Ping
-from xep.stanza import IQ, Incoming
+from xep.stanza import IQ, Incoming, Presence
 from xep.stanza_error import StanzaError
 
 
@@ -84,4 +84,7 @@ class ServerRouter(OfflineRouter):
 
     def _refusal(self, sender: Sender, stanza: Incoming, error: StanzaError) -> str | None:
         xml = super()._refusal(sender, stanza, error)
+        if stanza.kind == "presence" and stanza.type == "unavailable":
+            by = stanza.to or ""
+            xml = Presence(type="error", id=stanza.id, to=sender.jid, from_=by, error=error).encode()
         return xml if xml is None or self._server == "prosody" else returned(xml, stanza)

@@ -246,6 +246,7 @@ async def a_component_subscribes_to_an_account(stage: Stage) -> None:
     await stage.settle()
     await juliet.leave()
     await agent.gets("juliet/home to=assistant@agent.localhost type=unavailable")
+    await stage.settle()
     await stage.actors[2].leave()
     await stage.settle()
     await agent.shows(stage.account("juliet"), "probe", at="assistant")
@@ -265,6 +266,49 @@ async def a_component_and_an_account_subscribe_to_each_other(stage: Stage) -> No
     await juliet.shows(f"assistant@{AGENT}", "unsubscribe")
     await stage.settle()
     await juliet.shows(type_="unavailable")
+
+
+async def a_request_that_nobody_answers(stage: Stage) -> None:
+    agent, juliet = await stage.component(), await stage.client("juliet")
+    await juliet.shows(f"assistant@{AGENT}", "subscribe")
+    await agent.gets("type=subscribe")
+    await juliet.leave()
+    await stage.client("juliet", "later")
+
+
+async def an_account_withdraws_its_approval(stage: Stage) -> None:
+    agent, juliet = await stage.component(), await stage.client("juliet")
+    await agent.shows(stage.account("juliet"), "subscribe", at="assistant")
+    await juliet.gets("type=subscribe")
+    await juliet.shows(f"assistant@{AGENT}", "subscribed")
+    await stage.settle()
+    await juliet.shows(f"assistant@{AGENT}", "unsubscribed")
+    await stage.settle()
+    await juliet.shows(inside="<show>away</show>")
+
+
+async def a_component_withdraws_its_subscription(stage: Stage) -> None:
+    agent, juliet = await stage.component(), await stage.client("juliet")
+    await agent.shows(stage.account("juliet"), "subscribe", at="assistant")
+    await juliet.gets("type=subscribe")
+    await juliet.shows(f"assistant@{AGENT}", "subscribed")
+    await stage.settle()
+    await agent.shows(stage.account("juliet"), "subscribe", at="assistant")
+    await stage.settle()
+    await agent.shows(stage.account("juliet"), "unsubscribe", at="assistant")
+    await stage.settle()
+    await juliet.shows(inside="<show>away</show>")
+
+
+async def a_component_withdraws_its_approval(stage: Stage) -> None:
+    agent, juliet = await stage.component(), await stage.client("juliet")
+    await juliet.shows(f"assistant@{AGENT}", "subscribe")
+    await agent.gets("type=subscribe")
+    await agent.shows(stage.account("juliet"), "subscribed", at="assistant")
+    await stage.settle()
+    await agent.shows(stage.account("juliet"), "unsubscribed", at="assistant")
+    await stage.settle()
+    await agent.shows(stage.account("juliet"), "subscribed", at="assistant")
 
 
 async def a_subscription_that_is_refused(stage: Stage) -> None:
@@ -383,7 +427,6 @@ async def pubsub_refuses(stage: Stage) -> None:
     await _pubsub(stage, "what", f"<subscribe node='none' jid='{agent.jid}'/>")
     await _pubsub(stage, "not", f"<unsubscribe node='{node}' jid='{agent.jid}'/>")
     await _pubsub(stage, "items", "<items node='none'/>", "get")
-    await _pubsub(stage, "unknown", "<unknown/>", "get")
 
 
 async def a_subscriber_that_is_away_is_not_told(stage: Stage) -> None:
@@ -542,10 +585,37 @@ async def a_component_that_left_is_removed_from_a_room(stage: Stage) -> None:
     await stage.enters(room, agent, "Agent", at="a")
     await agent.leave()
     await romeo.says(room, "anybody", "groupchat")
-    await romeo.gets("anybody")
     await stage.settle()
+    romeo.lines.sort()  # it is removed before or after others have received the message
     agent = await stage.component()
     await stage.enters(room, agent, "Agent", at="a")
+
+
+async def entering_again(stage: Stage) -> None:
+    romeo, agent = await stage.client("romeo"), await stage.component()
+    room = await stage.room(romeo)
+    await stage.enters(room, agent, "Agent", at="a")
+    await romeo.says(room, "hello", "groupchat")
+    await stage.settle()
+    await stage.enters(room, agent, "Agent", at="a")
+    await stage.enters(room, agent, "Agent", "<history maxstanzas='0'/>", at="a")
+
+
+async def errors_of_an_occupant(stage: Stage) -> None:
+    romeo, agent = await stage.client("romeo"), await stage.component()
+    room = await stage.room(romeo)
+    await stage.enters(room, agent, "Agent", at="a")
+    for condition in ("policy-violation", "service-unavailable"):
+        inside = f"<{condition} xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/>"
+        await agent.send(
+            f"<message to='{room}/owner' from='a@{agent.jid}' type='error' id='{condition}'>"
+            f"<error type='cancel'>{inside}</error></message>"
+        )
+        await stage.settle()
+    await agent.send(
+        f"<message to='{room}/owner' from='b@{agent.jid}' type='error' id='outside'>{SORRY}"
+        "</message>"
+    )
 
 
 async def a_room_that_does_not_exist(stage: Stage) -> None:
@@ -575,6 +645,10 @@ SCRIPTS: Final[tuple[Script, ...]] = (
     an_account_subscribes_to_a_component,
     a_component_subscribes_to_an_account,
     a_component_and_an_account_subscribe_to_each_other,
+    a_request_that_nobody_answers,
+    an_account_withdraws_its_approval,
+    a_component_withdraws_its_subscription,
+    a_component_withdraws_its_approval,
     a_subscription_that_is_refused,
     directed_presence,
     directed_presence_ends_with_a_broadcast,
@@ -594,5 +668,7 @@ SCRIPTS: Final[tuple[Script, ...]] = (
     a_person_disconnects_in_a_room,
     requests_in_a_room,
     a_component_that_left_is_removed_from_a_room,
+    entering_again,
+    errors_of_an_occupant,
     a_room_that_does_not_exist,
 )

@@ -253,9 +253,12 @@ def written(stanza: Incoming, is_for_client: bool) -> str:
     element = ET.fromstring(stanza.forward())
     if is_for_client:
         element.attrib.pop("to", None)
-    if stanza.id is not None and (
-        stanza.sender == PUBSUB and stanza.kind == "message" or stanza.kind == "presence"
-    ):
+    is_made = (
+        stanza.kind == "presence"
+        or (stanza.kind == "message" and stanza.sender == PUBSUB)
+        or (stanza.type in ("get", "set") and ROOMS in (stanza.sender or ""))
+    )
+    if stanza.id is not None and is_made:
         element.set("id", "new")
     return _written(element)
 
