@@ -134,7 +134,11 @@ class Node:
             self._send(subscriber, xml)
 
     def _send(self, to: JID, xml: str, after: str = "") -> None:
-        id_ = f" id='notification-{next(self._service.ids)}'" if self._service.server == "prosody" else ""
+        id_ = (
+            f" id='notification-{next(self._service.ids)}'"
+            if self._service.server == "prosody"
+            else ""
+        )
         self._service.say(
             f"<message type='headline' from='{self._service.domain}'{id_}"
             f" to='{escape_attribute(str(to))}'><event xmlns='{_EVENT}'>{xml}</event>{after}"

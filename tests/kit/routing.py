@@ -86,5 +86,7 @@ class ServerRouter(OfflineRouter):
         xml = super()._refusal(sender, stanza, error)
         if stanza.kind == "presence" and stanza.type == "unavailable":
             by = stanza.to or ""
-            xml = Presence(type="error", id=stanza.id, to=sender.jid, from_=by, error=error).encode()
+            xml = Presence(
+                type="error", id=stanza.id, to=sender.jid, from_=by, error=error
+            ).encode()
         return xml if xml is None or self._server == "prosody" else returned(xml, stanza)

@@ -2,7 +2,8 @@
 
 It routes as `demo_server` does: presence and subscriptions, disco and ping of the server, errors
 for what is not there. Or it behaves as Prosody or ejabberd: `tests/servers/test_kit_alike.py` plays
-the same scripts on it and on them. Every domain at which a peer has its account is a server of its own.
+the same scripts on it and on them. Every domain at which a peer has its account is a server of its
+own.
 """
 
 from collections import deque
@@ -47,9 +48,8 @@ class Xmpp:
 
     Args:
         group: runs the connections.
-        server: which server they behave as, in all that `tests/servers/kit_scripts.py` compares, and
-            in what they keep for people who are away (`tests.kit.offline`); None for `demo_server`,
-            which keeps nothing.
+        server: which server they behave as (`tests.kit.routing`), also in what they keep for people
+            who are away (`tests.kit.offline`); None for `demo_server`, which keeps nothing.
         federates: whether servers of other domains may exist. Those of tests that are real do not
             look for them.
 

@@ -1,9 +1,7 @@
 """A stage for scripts that is the kit's server in memory."""
 
-from functools import partial
 from typing import Any, Final
 
-import trio
 from anyio.abc import TaskGroup
 from trio.testing import wait_all_tasks_blocked
 
@@ -12,8 +10,17 @@ from tests.kit.offline import OfflineStorage
 from tests.kit.pubsub import PubSubService
 from tests.kit.rooms import Rooms
 from tests.kit.xmpp import Peer, Xmpp, parse
-from tests.servers.kit_stage import HOST, OTHER_HOST, PEOPLE, PUBSUB, ROOMS, SECRET
-from tests.servers.kit_stage import Actor, Component, Stage
+from tests.servers.kit_stage import (
+    HOST,
+    OTHER_HOST,
+    PEOPLE,
+    PUBSUB,
+    ROOMS,
+    SECRET,
+    Actor,
+    Component,
+    Stage,
+)
 from xep.jid import JID
 from xep.muc import KICKED, Affiliation
 

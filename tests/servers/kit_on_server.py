@@ -11,7 +11,7 @@ from typing import Final
 
 from tests.kit.offline import OfflineStorage
 from tests.servers.base import Server
-from tests.servers.kit_stage import HOST, PUBSUB, ROOMS, SECRET, Actor, Component, Stage
+from tests.servers.kit_stage import HOST, PUBSUB, Actor, Component, Stage
 from tests.servers.raw_client import TIMEOUT, TlsSocket, log_in
 from tests.servers.watching import node_config
 from xep.muc import Affiliation

@@ -13,9 +13,7 @@ AGENT: Final = f"agent.{HOST}"
 OTHER_AGENT: Final = f"agent.{OTHER_HOST}"
 TYPES: Final = ("chat", "normal", "headline", "groupchat", "error")
 COMPOSING: Final = "<composing xmlns='http://jabber.org/protocol/chatstates'/>"
-SORRY: Final = (
-    "<error type='cancel'><gone xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
-)
+SORRY: Final = "<error type='cancel'><gone xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
 UNKNOWN: Final = "<query xmlns='urn:unknown'/>"
 NODES: Final = "http://jabber.org/protocol/pubsub"
 
@@ -341,7 +339,8 @@ async def directed_presence(stage: Stage) -> None:
 
 
 async def directed_presence_ends_with_a_broadcast(stage: Stage) -> None:
-    agent, juliet = await stage.component(), await stage.client("juliet")
+    await stage.component()
+    juliet = await stage.client("juliet")
     await juliet.shows(AGENT)
     await stage.settle()
     await juliet.shows(type_="unavailable")

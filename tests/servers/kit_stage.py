@@ -282,13 +282,14 @@ def _written(element: ET.Element) -> str:
 
 
 def _is_left_out(element: ET.Element) -> bool:
-    """Whether an element is of something that the kit does not have: archives of accounts
-    (XEP-0313), who has kicked an occupant, avatars, which Prosody announces for its clients (XEP-0398), and the name that ids
-    of an archive had before XEP-0359.
+    """Whether an element is of something that the kit does not have: archives of accounts, the
+    element of their ids before XEP-0359, avatars, which Prosody announces for its clients
+    (XEP-0398), and who has kicked an occupant.
     """
     namespace, _, name = element.tag[1:].partition("}")
     is_of_archive = name == "stanza-id" and ROOMS not in element.get("by", "")
-    return is_of_archive or name in ("archived", "actor") or namespace == "vcard-temp:x:update"
+    is_unknown = name in ("archived", "actor") or namespace == "vcard-temp:x:update"
+    return is_of_archive or is_unknown
 
 
 class Component(Actor):
