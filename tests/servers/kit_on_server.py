@@ -76,10 +76,12 @@ class OnServer(Stage):
         return component
 
     async def settle(self) -> None:
+        # Rooms and nodes of Prosody have no process of their own, in which stanzas could wait.
+        services = self._services if self.server == "ejabberd" else ()
         for _ in range(_ROUNDS[self.server]):
             for actor in (self._admin, *self.actors):
                 if actor.is_there:
-                    for service in self._services:
+                    for service in services:
                         await actor.marker(service, _INFO)
                     await actor.marker(HOST)
 

@@ -180,7 +180,7 @@ class Stage(ABC):
         await actor.shows(f"{room}/{nick}", inside=inside, at=at)
         await self.settle()
         after = before
-        while "[subject" not in actor.lines[after] and "110" not in actor.lines[after]:
+        while "[subject" not in actor.lines[after] and "code=110" not in actor.lines[after]:
             after += 1
         actor.lines[before:after] = sorted(actor.lines[before:after])
 
@@ -276,7 +276,9 @@ def _written(element: ET.Element) -> str:
         and (key, value) != ("type", "normal")  # the default (RFC 6121 §5.2.2)
     ]
     text = "" if name in _LEFT_OUT_TEXTS else (element.text or "").strip()
-    inside = sorted(_written(one) for one in element if not _is_left_out(one))
+    inside = [_written(one) for one in element if not _is_left_out(one)]
+    if name != "items":  # only items of a node have an order
+        inside.sort()
     parts = [name, *attributes, *([repr(text)] if text else [])]
     return " ".join(parts) + (f" [{', '.join(inside)}]" if inside else "")
 
