@@ -173,7 +173,7 @@ class Room:
         """Grant or revoke voice, for example (XEP-0045 §8.3)."""
         changed = self.occupants[nick]
         changed.role = role
-        for other in self.occupants.values():
+        for other in list(self.occupants.values()):
             self._show(changed, other, (muc.SELF,) if other is changed else ())
 
     def show_accounts(self) -> None:
@@ -255,7 +255,8 @@ class Room:
         for other in others:
             self._show(other, new)
         for other in others:
-            self._show(new, other)
+            if self.occupants.get(other.nick) is other:
+                self._show(new, other)
         self._show(new, new, (muc.SELF, *((100,) if self.shows_accounts else ())))
         since, most = wanted.since, wanted.max_stanzas
         late = [xml for at, xml in self._history if since is None or at >= since]
@@ -318,6 +319,13 @@ class Room:
         if body:
             self._history.append((system.now(), delayed(sent, str(self.jid), system.now())))
         self._broadcast(sent)
+
+    def presence_returns(self, sender: JID, condition: Condition) -> None:
+        """Remove an occupant to whom a presence could not be delivered."""
+        occupant = self.of(sender)
+        is_lost = condition in _UNREACHABLE or self._service.server == "ejabberd"
+        if occupant is not None and is_lost:
+            self._lose(occupant, condition)
 
     def _lose(self, occupant: Occupant, condition: Condition) -> None:
         """Remove an occupant that cannot be reached."""
@@ -434,6 +442,8 @@ class Rooms:
                 self._message(stanza, room, to, sender)
             elif stanza.type != "error":
                 self._presence(stanza, room, to, sender)
+            elif room is not None:
+                room.presence_returns(sender, stanza.error().condition)
         except StanzaError as error:
             if stanza.type in ("error", "result"):
                 return

@@ -590,6 +590,17 @@ async def a_component_that_left_is_removed_from_a_room(stage: Stage) -> None:
     await stage.enters(room, agent, "Agent", at="a")
 
 
+async def presence_in_a_room_that_a_component_has_left(stage: Stage) -> None:
+    romeo, agent = await stage.client("romeo"), await stage.component()
+    juliet = await stage.client("juliet")
+    room = await stage.room(romeo)
+    await stage.enters(room, agent, "Agent", at="a")
+    await agent.leave()
+    await stage.enters(room, juliet, "Juliet")
+    juliet.lines.sort()  # the component is removed before or after others are told of her
+    romeo.lines.sort()
+
+
 async def entering_again(stage: Stage) -> None:
     romeo, agent = await stage.client("romeo"), await stage.component()
     room = await stage.room(romeo)
@@ -667,6 +678,7 @@ SCRIPTS: Final[tuple[Script, ...]] = (
     a_person_disconnects_in_a_room,
     requests_in_a_room,
     a_component_that_left_is_removed_from_a_room,
+    presence_in_a_room_that_a_component_has_left,
     entering_again,
     errors_of_an_occupant,
     a_room_that_does_not_exist,
