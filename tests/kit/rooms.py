@@ -6,6 +6,15 @@ juliet = kit.peer("juliet@capulet.example/balcony")
 await room.enter(juliet, "Juliet")
 await room.say(juliet, "Agent: hello")
 assert await juliet.hear("Hello") == "Hello, Juliet."
+
+Occupants from which a message or a presence comes back are removed. The two servers differ in this:
+
+- Prosody gives occupants ids (XEP-0421), and creates rooms that somebody enters.
+- ejabberd sends the presence of the room itself to those who enter or are removed, and returns the
+  payload of a stanza with an error.
+- In Prosody a moderator can change the subject, in ejabberd everybody.
+- ejabberd keeps the payloads of a presence if somebody changes the nickname, and removes an
+  occupant for any error that answers a presence.
 """
 
 import re
@@ -402,7 +411,7 @@ class Rooms:
     """The service.
 
     Args:
-        server: how it behaves: Prosody gives occupants ids and creates rooms that are joined.
+        server: how it behaves.
 
     Attributes:
         rooms: the rooms, by address.

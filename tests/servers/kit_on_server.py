@@ -22,7 +22,6 @@ from xep.stream import ParserOf, encode_header
 
 ADMIN: Final = "juliet"
 """The account that owns the nodes."""
-_INFO: Final = "<query xmlns='http://jabber.org/protocol/disco#info'/>"
 _NODES: Final = "http://jabber.org/protocol/pubsub"
 _ROOMS: Final = "http://jabber.org/protocol/muc"
 _ROUNDS: Final = {"prosody": 2, "ejabberd": 3}
@@ -79,16 +78,14 @@ class OnServer(Stage):
         # Rooms and nodes of Prosody have no process of their own, in which stanzas could wait.
         services = self._services if self.server == "ejabberd" else ()
         for _ in range(_ROUNDS[self.server]):
-            for actor in (self._admin, *self.actors):
-                if actor.is_there:
-                    for service in services:
-                        await actor.marker(service, _INFO)
-                    await actor.marker(HOST)
+            there = [actor for actor in (self._admin, *self.actors) if actor.is_there]
+            marked = [(actor, await actor.mark(to)) for actor in there for to in (*services, HOST)]
+            for actor, id_ in marked:
+                await actor.answered(id_)
 
     async def gone(self, actor: Actor) -> None:
         while True:
-            id_ = self.new_marker()
-            await self._admin.asks(actor.jid, id_=id_)
+            id_ = await self._admin.mark(actor.jid)
             await self._admin.marker(HOST)
             if self._admin.answer(id_) == "error":
                 return
@@ -148,6 +145,7 @@ class _Client(Actor):
         self._socket.sendall(xml.encode())
 
     async def leave(self) -> None:
+        await self._stage.settle()
         self.close()
         await self._stage.gone(self)
 

@@ -53,7 +53,7 @@ class Actor(ABC):
 
     @abstractmethod
     async def leave(self) -> None:
-        """End the stream, and wait until the server knows."""
+        """Read what has been sent, end the stream, and wait until the server knows."""
 
     @abstractmethod
     def close(self) -> None:
@@ -89,8 +89,16 @@ class Actor(ABC):
 
     async def marker(self, to: str, payload: str = PING, type_: str = "get") -> str:
         """Send a request that is not part of the script; return the type of its answer."""
+        return await self.answered(await self.mark(to, payload, type_))
+
+    async def mark(self, to: str, payload: str = PING, type_: str = "get") -> str:
+        """Send a request that is not part of the script; return its id."""
         id_ = self._stage.new_marker()
         await self.asks(to, payload, type_, id_)
+        return id_
+
+    async def answered(self, id_: str) -> str:
+        """Wait for the answer to a marker; return its type."""
         while id_ not in self._answered:
             await self.pump()
         return self._answered[id_]
@@ -319,6 +327,7 @@ class Component(Actor):
         self.write(self._stream.send(xml.encode()))
 
     async def leave(self) -> None:
+        await self._stage.settle()  # what it has not read yet is part of the history
         self.write(self._stream.close())
         self.close()
         await self._stage.gone(self)
