@@ -175,8 +175,13 @@ class Room:
     def destroy(self) -> None:
         """Destroy the room (XEP-0045 §10.9)."""
         del self._service.rooms[self.jid]
+        self.remove_all(destroyed=True)
+
+    def remove_all(self, *codes: int, destroyed: bool = False) -> None:
+        """Remove all occupants."""
         for nick in list(self.occupants):
-            self.remove(nick, destroyed=True)
+            if nick in self.occupants:  # not lost meanwhile
+                self.remove(nick, *codes, destroyed=destroyed)
 
     def set_role(self, nick: str, role: Role) -> None:
         """Grant or revoke voice, for example (XEP-0045 §8.3)."""

@@ -65,8 +65,7 @@ class RoomService(Rooms):
         self._history.fault("error", f"{AWAY}: {how}")
         if how == "shutdown":
             for room in self.rooms.values():
-                for nick in list(room.occupants):
-                    room.remove(nick, muc.SHUTDOWN)
+                room.remove_all(muc.SHUTDOWN)
         elif how == "crash":
             for room in self.rooms.values():
                 room.occupants.clear()
