@@ -83,9 +83,27 @@ class Router:
                 _check_iq(stanza)
                 self._iq(sender, stanza, to)
         except ContentError as error:
-            _refuse(sender, stanza, StanzaError("bad-request", str(error)))
+            self._refuse(sender, stanza, StanzaError("bad-request", str(error)))
         except StanzaError as error:
-            _refuse(sender, stanza, error)
+            self._refuse(sender, stanza, error)
+
+    def _refuse(self, sender: Sender, stanza: Incoming, error: StanzaError) -> None:
+        xml = self._refusal(sender, stanza, error)
+        if xml is not None:
+            sender.link.send(xml)
+
+    def _refusal(self, sender: Sender, stanza: Incoming, error: StanzaError) -> str | None:
+        """Return the answer with ``error``; None if the stanza was itself an answer (RFC 6120
+        §8.3.1).
+        """
+        back, by = sender.jid, stanza.to if stanza.to is not None else sender.jid.bare
+        if stanza.kind == "iq" and stanza.type not in ("result", "error"):
+            return IQ(type="error", id=stanza.id or "", to=back, from_=by, error=error).encode()
+        if stanza.kind == "message" and stanza.type != "error":
+            return Message(type="error", id=stanza.id, to=back, from_=by, error=error).encode()
+        if stanza.kind == "presence" and stanza.type not in ("error", "unavailable"):
+            return Presence(type="error", id=stanza.id, to=back, from_=by, error=error).encode()
+        return None
 
     def _presence(self, sender: Sender, stanza: Incoming, to: JID) -> None:
         if sender.session is None:
@@ -187,17 +205,3 @@ def stamped(sender: Sender, stanza: Incoming) -> str:
     # A component's address keeps its spelling; a client's is the bound JID.
     spelled = str(sender.jid) if sender.session is not None else stanza.sender
     return stanza.forward(from_=spelled or str(sender.jid))
-
-
-def _refuse(sender: Sender, stanza: Incoming, error: StanzaError) -> None:
-    """Return ``error``, unless the stanza was itself an answer (RFC 6120 §8.3.1)."""
-    back, by = sender.jid, stanza.to if stanza.to is not None else sender.jid.bare
-    xml: str | None = None
-    if stanza.kind == "iq" and stanza.type not in ("result", "error"):
-        xml = IQ(type="error", id=stanza.id or "", to=back, from_=by, error=error).encode()
-    elif stanza.kind == "message" and stanza.type != "error":
-        xml = Message(type="error", id=stanza.id, to=back, from_=by, error=error).encode()
-    elif stanza.kind == "presence" and stanza.type not in ("error", "unavailable"):
-        xml = Presence(type="error", id=stanza.id, to=back, from_=by, error=error).encode()
-    if xml is not None:
-        sender.link.send(xml)

@@ -15,6 +15,7 @@ import msgspec
 from component import system
 from demo_server.router import Router, Sender, stamped
 from demo_server.table import Account, Table
+from tests.kit.elements import delayed
 from xep.jid import JID
 from xep.stanza import Incoming
 from xep.stanza_error import StanzaError
@@ -65,8 +66,9 @@ class OfflineRouter(Router):
             self._deliver(self.table.account_of(session), sender)
 
     def _deliver(self, account: Account, sender: Sender) -> None:
+        text = "" if self._server == "prosody" else "Offline storage"
         for each in self._kept.pop(account.jid.local or "", ()):
-            xml = self._delayed(each)
+            xml = delayed(each.xml, self.table.host, each.at, text)
             receivers = [sender.link]
             if self._server == "ejabberd":  # it routes the message again
                 available = [one for one in account.available if one.priority >= 0]
@@ -76,17 +78,6 @@ class OfflineRouter(Router):
                 receivers = best if there is None else [there.link]
             for link in receivers:
                 link.send(xml)
-
-    def _delayed(self, kept: _Kept) -> str:
-        text = "" if self._server == "prosody" else "Offline storage"
-        delay = (
-            f"<delay xmlns='urn:xmpp:delay' from='{self.table.host}'"
-            f" stamp='{kept.at:%Y-%m-%dT%H:%M:%SZ}'>{text}</delay>"
-        )
-        if kept.xml.endswith("/>"):
-            return f"{kept.xml[:-2]}>{delay}</message>"
-        end = kept.xml.rindex("</")
-        return f"{kept.xml[:end]}{delay}{kept.xml[end:]}"
 
 
 def _check_as_ejabberd(stanza: Incoming, kept: int) -> None:

@@ -10,9 +10,12 @@ sent once: what does not arrive is lost. The two differ in this:
 
 - A new version of an item is the newest item of a node. ejabberd lists items by the time at which
   the first version came; Prosody lists the newest last.
-- ejabberd answers requests for pages (XEP-0059); Prosody returns all items.
+- ejabberd answers requests for pages (XEP-0059), and for the newest items with a page; Prosody
+  returns all items.
 - ejabberd sends the last item with each request for a subscription, before the answer.
 - ejabberd tells nobody that a node was deleted.
+- Prosody gives notifications an id, and says in its answer that a subscription has ended.
+- ejabberd returns the payload of a request with an error.
 """
 
 from datetime import datetime
@@ -22,14 +25,25 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from component import system
+from tests.kit.elements import returned
 from tests.kit.xmpp import Xmpp, parse
 from xep.binding import Payload, RawXML
 from xep.binding.escaping import escape_attribute
 from xep.jid import JID
-from xep.pubsub import Item, Items, Publish, Pubsub, Retract, Subscribe, Subscription
+from xep.pubsub import (
+    Item,
+    Items,
+    Publish,
+    Pubsub,
+    Retract,
+    Subscribe,
+    Subscription,
+    Unsubscribe,
+)
+from xep.pubsub_errors import InvalidJID, NotSubscribed
 from xep.result_sets import First, ResultSet
 from xep.stanza import IQ, Incoming
-from xep.stanza_error import StanzaError
+from xep.stanza_error import ErrorType, StanzaError
 from xep.stream import StreamError
 
 DOMAIN: Final = "pubsub.capulet.example"
@@ -120,8 +134,13 @@ class Node:
             self._send(subscriber, xml)
 
     def _send(self, to: JID, xml: str, after: str = "") -> None:
+        id_ = (
+            f" id='notification-{next(self._service.ids)}'"
+            if self._service.server == "prosody"
+            else ""
+        )
         self._service.say(
-            f"<message type='headline' from='{self._service.domain}'"
+            f"<message type='headline' from='{self._service.domain}'{id_}"
             f" to='{escape_attribute(str(to))}'><event xmlns='{_EVENT}'>{xml}</event>{after}"
             "</message>"
         )
@@ -133,12 +152,14 @@ class PubSubService:
     Attributes:
         nodes: the nodes, by name.
         domain: its address.
+        ids: numbers of notifications.
     """
 
     def __init__(self, xmpp: Xmpp, domain: str = DOMAIN, *, server: Server = "prosody") -> None:
         self.server: Server = server
         self.nodes: dict[str, Node] = {}
         self.domain = domain
+        self.ids = count(1)
         xmpp.add_service(domain, "secret of the nodes")
         self._home = xmpp.connect_link(domain, self)
 
@@ -179,7 +200,8 @@ class PubSubService:
         try:
             payload = self._answer(stanza, sender)
         except StanzaError as error:
-            self.say(IQ(type="error", id=id_, to=sender, from_=me, error=error).encode())
+            refusal = IQ(type="error", id=id_, to=sender, from_=me, error=error).encode()
+            self.say(refusal if self.server == "prosody" else returned(refusal, stanza))
             return
         self.say(IQ(type="result", id=id_, to=sender, from_=me, payload=payload).encode())
 
@@ -194,11 +216,7 @@ class PubSubService:
         if request.subscribe is not None:
             return self._subscribe(request.subscribe, sender)
         if request.unsubscribe is not None:
-            node = self._node(request.unsubscribe.node)
-            if request.unsubscribe.jid not in node.subscribers:
-                raise StanzaError("unexpected-request")
-            node.subscribers.discard(request.unsubscribe.jid)
-            return None
+            return self._unsubscribe(request.unsubscribe)
         if request.publish is not None:
             return self._publish(request.publish)
         if request.retract is not None:
@@ -216,12 +234,24 @@ class PubSubService:
     def _subscribe(self, request: Subscribe, sender: JID) -> Pubsub:
         node = self._node(request.node)
         if request.jid.bare != sender.bare:
-            raise StanzaError("forbidden" if self.server == "prosody" else "bad-request")
+            if self.server == "prosody":
+                raise StanzaError("forbidden")
+            raise StanzaError("bad-request", application=(InvalidJID(),))
         node.subscribers.add(request.jid)
         if self.server == "ejabberd":
             node.send_last(request.jid)
         granted = Subscription(node=node.name, jid=request.jid, subscription="subscribed")
         return Pubsub(subscription=granted)
+
+    def _unsubscribe(self, request: Unsubscribe) -> Pubsub | None:
+        node, jid = self._node(request.node), request.jid
+        if jid not in node.subscribers:
+            type_: ErrorType = "modify" if self.server == "prosody" else "wait"
+            raise StanzaError("unexpected-request", type=type_, application=(NotSubscribed(),))
+        node.subscribers.discard(jid)
+        if self.server == "ejabberd":
+            return None
+        return Pubsub(subscription=Subscription(node=node.name, jid=jid, subscription="none"))
 
     def _items(self, request: Items, page: ResultSet | None) -> Pubsub:
         node = self._node(request.node)
@@ -230,7 +260,8 @@ class PubSubService:
             wanted = [one.id for one in request.items]
             found = [one for one in found if one.id in wanted]
         elif request.max_items is not None:
-            found = found[-request.max_items :]
+            whole, found = found, found[-request.max_items :]
+            result = None if self.server == "prosody" else _described(found, whole)
         elif page is not None and self.server == "ejabberd":
             found, result = _page(found, page)
         items = tuple(Item(id=one.id, payloads=(RawXML(one.payload),)) for one in found)
@@ -252,7 +283,12 @@ def _page(items: list[Stored], request: ResultSet) -> tuple[list[Stored], Result
     """Return a page as ejabberd does: its keys are the times at which items were created."""
     after = [one for one in items if one.created > int(request.after or 0)]
     page = after[: request.max]
+    return page, _described(page, items)
+
+
+def _described(page: list[Stored], items: list[Stored]) -> ResultSet:
+    """Return where a page is among all items."""
     if not page:
-        return [], ResultSet(count=len(items))
+        return ResultSet(count=len(items))
     first = First(key=str(page[0].created), index=items.index(page[0]))
-    return page, ResultSet(count=len(items), first=first, last=str(page[-1].created))
+    return ResultSet(count=len(items), first=first, last=str(page[-1].created))

@@ -1,7 +1,9 @@
 """XMPP servers in memory, with the people and the services that are connected to them.
 
 It routes as `demo_server` does: presence and subscriptions, disco and ping of the server, errors
-for what is not there. Every domain at which a peer has its account is a server of its own.
+for what is not there. Or it behaves as Prosody or ejabberd: `tests/servers/test_kit_alike.py` plays
+the same scripts on it and on them. Every domain at which a peer has its account is a server of its
+own.
 """
 
 from collections import deque
@@ -19,7 +21,8 @@ from demo_server.component_link import ComponentLink
 from demo_server.router import Router
 from demo_server.table import Account, Link, Session, Table
 from demo_server.wire import Wire
-from tests.kit.offline import OfflineRouter, OfflineStorage
+from tests.kit.offline import OfflineStorage
+from tests.kit.routing import ServerRouter
 from tests.kit.stream import ServerEnd, connection
 from xep.binding.escaping import escape_attribute, escape_text
 from xep.disco import Feature, Identity, InfoQuery
@@ -45,8 +48,10 @@ class Xmpp:
 
     Args:
         group: runs the connections.
-        offline: which server keeps messages for people who are away as these do; None if they are
-            refused.
+        server: which server they behave as (`tests.kit.routing`), also in what they keep for people
+            who are away (`tests.kit.offline`); None for `demo_server`, which keeps nothing.
+        federates: whether servers of other domains may exist. Those of tests that are real do not
+            look for them.
 
     Attributes:
         stanzas: every stanza between servers and services, in order: "received" by a server or
@@ -59,8 +64,11 @@ class Xmpp:
             none. Stanzas between the same two domains stay in order.
     """
 
-    def __init__(self, group: TaskGroup, offline: OfflineStorage | None = None) -> None:
-        self._offline = offline
+    def __init__(
+        self, group: TaskGroup, server: OfflineStorage | None = None, *, federates: bool = True
+    ) -> None:
+        self._server = server
+        self._federates = federates
         self.stanzas: list[tuple[str, str]] = []
         self.is_up = True
         self.cut: set[str] = set()
@@ -134,18 +142,24 @@ class Xmpp:
 
     def enter(self, jid: JID, link: "_Link") -> tuple[Router, Session]:
         """Log a client in; return its session, and the server that it is connected to."""
+        router = self.add_account(jid)
+        return router, router.enter(jid.local or "", jid.resource, link)
+
+    def add_account(self, jid: JID) -> Router:
+        """Have an account, whose clients may log in later; return its server."""
         router = self._host(jid.domain)
         assert jid.local is not None, "an account has a localpart"
-        if jid.local not in router.table.accounts:
-            router.table.accounts[jid.local] = Account(jid.bare)
-        return router, router.enter(jid.local, jid.resource, link)
+        router.table.accounts.setdefault(jid.local, Account(jid.bare))
+        return router
 
     def _host(self, domain: str) -> Router:
         found = self._hosts.get(domain)
         if found is None:
             table = Table(domain, (), ())
-            offline = self._offline
-            found = Router(table) if offline is None else OfflineRouter(table, offline)
+            if self._server is None:
+                found = Router(table)
+            else:
+                found = ServerRouter(table, self._server, federates=self._federates)
             for other, router in self._hosts.items():
                 router.table.components[domain] = _Remote(self, domain)
                 found.table.components[other] = _Remote(self, other)

@@ -1,19 +1,15 @@
 """The service of the rooms of a simulated life: what it and the agent say to each other is part of
-the history, and it removes occupants whom it cannot reach, as servers do.
+the history.
 """
 
 import re
 from collections.abc import Callable
 from typing import Final, Literal
 
-import anyio.lowlevel
-from anyio.abc import TaskGroup
-
 from tests.kit.rooms import DOMAIN, Rooms, Server
-from tests.kit.xmpp import Xmpp, parse
+from tests.kit.xmpp import Xmpp
 from tests.simulation.history import History, Stanza
 from xep import muc
-from xep.jid import JID
 
 LOBBY: Final = f"lobby@{DOMAIN}"
 COUNCIL: Final = f"council@{DOMAIN}"
@@ -40,11 +36,9 @@ class RoomService(Rooms):
 
     asked: Callable[[str], None] = staticmethod(lambda _: None)
 
-    def __init__(
-        self, xmpp: Xmpp, history: History, group: TaskGroup, agent: str, server: Server
-    ) -> None:
+    def __init__(self, xmpp: Xmpp, history: History, agent: str, server: Server) -> None:
         self.is_up = True
-        self._history, self._group, self._agent = history, group, f"@{agent}"
+        self._history, self._agent = history, f"@{agent}"
         super().__init__(xmpp, server=server)
 
     def say(self, xml: str) -> None:
@@ -57,11 +51,6 @@ class RoomService(Rooms):
     def send(self, xml: str) -> None:
         self._record(xml, "received", _TO)
         super().send(xml)
-        if not xml.startswith("<iq") and "error" in xml[: xml.index(">")]:
-            stanza = parse(xml)
-            if stanza.type == "error" and stanza.to and stanza.sender:
-                room, lost = JID.parse(stanza.to).bare, JID.parse(stanza.sender)
-                self._group.start_soon(self._lose, room, lost)
 
     def _record(self, xml: str, way: Literal["sent", "received"], address: re.Pattern[str]) -> None:
         head = xml[: xml.index(">")]
@@ -71,21 +60,12 @@ class RoomService(Rooms):
             assert found is not None
             self._history.add(Stanza(self._history.now(), found[1], way, xml))
 
-    async def _lose(self, room: JID, lost: JID) -> None:
-        """Remove an occupant from which a stanza has come back, when it is nobody's turn."""
-        await anyio.lowlevel.checkpoint()
-        found = self.rooms.get(room)
-        occupant = None if found is None else found.of(lost)
-        if found is not None and occupant is not None and self.is_up:
-            found.remove(occupant.nick, muc.KICKED, muc.TECHNICAL)
-
     def go(self, how: Ending) -> None:
         """Go away."""
         self._history.fault("error", f"{AWAY}: {how}")
         if how == "shutdown":
             for room in self.rooms.values():
-                for nick in list(room.occupants):
-                    room.remove(nick, muc.SHUTDOWN)
+                room.remove_all(muc.SHUTDOWN)
         elif how == "crash":
             for room in self.rooms.values():
                 room.occupants.clear()

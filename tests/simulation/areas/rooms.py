@@ -195,9 +195,7 @@ class Rooms(Area):
         """Make the rooms."""
         world = self.world
         server = world.chance.choice(("prosody", "ejabberd"))
-        self.service = RoomService(
-            world.xmpp, world.history, world.group, world.kit.agent, server=server
-        )
+        self.service = RoomService(world.xmpp, world.history, world.kit.agent, server=server)
         self.service.create("lobby")
         council = self.service.create("council")
         council.shows_accounts = True
