@@ -314,7 +314,7 @@ def label_in(text: str) -> str:
     """Return the first label of a text, such as `x17` or `m3.work`; empty without one."""
     for word in text.replace("?", " ").replace(",", " ").replace('"', " ").split():
         bare = word.strip(".:;!()'{}")
-        if bare[:1] in ("x", "m", "s", "r", "w", "p", "g") and bare[1:].partition(".")[0].isdigit():
+        if bare[:1] in tuple("xmsrwpgc") and bare[1:].partition(".")[0].isdigit():
             return bare
     return ""
 

@@ -14,6 +14,7 @@ from tests.simulation.areas.faults import Faults
 from tests.simulation.areas.objects import Objects
 from tests.simulation.areas.peers import Peers
 from tests.simulation.areas.plans import Plans
+from tests.simulation.areas.revisions import Revisions
 from tests.simulation.areas.rooms import Rooms
 from tests.simulation.areas.schedules import Schedules
 from tests.simulation.areas.standing import StandingApprovals
@@ -22,6 +23,6 @@ from tests.simulation.areas.webhooks import Webhooks
 from tests.simulation.areas.work import Work
 
 AREAS: Final[Sequence[type[Area]]] = (
-    *(Chat, Work, Schedules, Plans, Budgets, StandingApprovals, Rooms, Votes),
+    *(Chat, Revisions, Work, Schedules, Plans, Budgets, StandingApprovals, Rooms, Votes),
     *(Events, Webhooks, Objects, Peers, Faults),
 )

@@ -39,7 +39,13 @@ def _say(chance: Random, at: float, number: int) -> Say:
 
 
 class Replies(Rule):
-    """Every message of a person is answered, bounced or reported, unless it was lost on its way."""
+    """Every message of a person is answered, bounced or reported, unless it was lost on its way.
+
+    Attributes:
+        letter: with which the labels of these messages begin.
+    """
+
+    letter = "m"
 
     def __init__(self) -> None:
         self._open: dict[tuple[str, str], tuple[str, float]] = {}
@@ -59,16 +65,17 @@ class Replies(Rule):
         assert isinstance(entry, Stanza)
         who, body = entry.session.partition("/")[0], stanza.findtext("{*}body", "")
         if entry.way == "sent":
+            label = body.partition(" ")[0]
             if re.match(r"m\d+ lie\b", body):
-                self._lies.add((who, body.partition(" ")[0]))
-            if body.startswith("m"):
-                self._open[who, body.partition(" ")[0]] = stanza.get("id", ""), entry.at
+                self._lies.add((who, label))
+            if body.startswith(self.letter) and LABEL.fullmatch(label):
+                self._open[who, self.name(label)] = stanza.get("id", ""), entry.at
             return
         if stanza.get("type") == "error":
             self._forget(lambda _, id_, __: id_ == stanza.get("id"))
             return
         for label in LABEL.findall(body):
-            self._open.pop((who, label), None)
+            self._open.pop((who, self.name(label)), None)
         if body:
             # An answer that says that there is none is about all messages of its turn, as is one
             # of a model that lies.
@@ -76,6 +83,10 @@ class Replies(Rule):
             mine = [one for one in self._open if one[0] == who]
             if BUDGET in body or is_ill or not self._lies.isdisjoint(mine):
                 self._forget(lambda one, _, __: one == who)
+
+    def name(self, label: str) -> str:
+        """Return the name of the message with this label."""
+        return label
 
     def _fault(self, fault: Fault) -> None:
         if fault.kind in ("full", "error", "healthy"):
