@@ -19,6 +19,7 @@ from demo_server.component_link import ComponentLink
 from demo_server.router import Router
 from demo_server.table import Account, Link, Session, Table
 from demo_server.wire import Wire
+from tests.kit.blocking import BlockingRouter
 from tests.kit.offline import OfflineRouter, OfflineStorage
 from tests.kit.stream import ServerEnd, connection
 from xep.binding.escaping import escape_attribute, escape_text
@@ -55,6 +56,8 @@ class Xmpp:
         cut: domains that stanzas of other domains do not reach; they are lost.
         parted: pairs of domains between which stanzas are lost.
         passing: called with each stanza that one server sends to another: the domains, and the XML.
+        kept_out: called with an account and each stanza that its server keeps out, because the
+            account blocks who has sent it.
         delay: returns how many seconds a stanza takes from one server to another; None if they take
             none. Stanzas between the same two domains stay in order.
     """
@@ -66,6 +69,7 @@ class Xmpp:
         self.cut: set[str] = set()
         self.parted: set[frozenset[str]] = set()
         self.passing: Callable[[str, str, str], None] = lambda _from, _to, _xml: None
+        self.kept_out: Callable[[JID, str], None] = lambda _account, _xml: None
         self.delay: Callable[[], float] | None = None
         self._late: dict[tuple[str, str], deque[tuple[float, Incoming]]] = {}
         """What is on its way between two domains, and when it arrives."""
@@ -145,7 +149,11 @@ class Xmpp:
         if found is None:
             table = Table(domain, (), ())
             offline = self._offline
-            found = Router(table) if offline is None else OfflineRouter(table, offline)
+            found = (
+                BlockingRouter(table, "prosody", self._keeps_out)
+                if offline is None
+                else OfflineRouter(table, offline, self._keeps_out)
+            )
             for other, router in self._hosts.items():
                 router.table.components[domain] = _Remote(self, domain)
                 found.table.components[other] = _Remote(self, other)
@@ -153,6 +161,9 @@ class Xmpp:
                 found.table.components[service] = _Remote(self, service)
             self._hosts[domain] = found
         return found
+
+    def _keeps_out(self, account: JID, xml: str) -> None:
+        self.kept_out(account, xml)
 
     def deliver(self, domain: str, xml: str) -> None:
         """Deliver a stanza that another server sends to a domain."""
