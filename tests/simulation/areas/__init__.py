@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tests.simulation.area import Area
+from tests.simulation.areas.blocks import Blocks
 from tests.simulation.areas.budgets import Budgets
 from tests.simulation.areas.chat import Chat
 from tests.simulation.areas.events import Events
@@ -23,6 +24,6 @@ from tests.simulation.areas.webhooks import Webhooks
 from tests.simulation.areas.work import Work
 
 AREAS: Final[Sequence[type[Area]]] = (
-    *(Chat, Revisions, Work, Schedules, Plans, Budgets, StandingApprovals, Rooms, Votes),
+    *(Chat, Revisions, Blocks, Work, Schedules, Plans, Budgets, StandingApprovals, Rooms, Votes),
     *(Events, Webhooks, Objects, Peers, Faults),
 )

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 from xml.etree import ElementTree as ET
 
 from tests.simulation.area import Area
-from tests.simulation.history import Entry, Fault, Prompt, Stanza
+from tests.simulation.history import Entry, Fault, KeptOut, Prompt, Stanza
 from tests.simulation.life import PEOPLE, REACTIONS, Action, Reaction
 from tests.simulation.rules import LABEL, Rule, Violation
 
@@ -60,6 +60,8 @@ class Replies(Rule):
             self._fault(entry)
         elif isinstance(entry, Prompt):
             self._taken.update(key for key in self._open if f"{key[1]} " in entry.text)
+        elif isinstance(entry, KeptOut):
+            self._told(entry.who, ET.fromstring(entry.xml).findtext("{*}body", ""), entry.at)
         if stanza is None or not stanza.tag.endswith("}message"):
             return
         assert isinstance(entry, Stanza)
@@ -74,12 +76,15 @@ class Replies(Rule):
         if stanza.get("type") == "error":
             self._forget(lambda _, id_, __: id_ == stanza.get("id"))
             return
+        self._told(who, body, entry.at)
+
+    def _told(self, who: str, body: str, at: float) -> None:
         for label in LABEL.findall(body):
             self._open.pop((who, self.name(label)), None)
         if body:
             # An answer that says that there is none is about all messages of its turn, as is one
             # of a model that lies.
-            is_ill = entry.at < self._ill_at + _ILL_S
+            is_ill = at < self._ill_at + _ILL_S
             mine = [one for one in self._open if one[0] == who]
             if BUDGET in body or is_ill or not self._lies.isdisjoint(mine):
                 self._forget(lambda one, _, __: one == who)
