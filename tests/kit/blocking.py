@@ -19,6 +19,7 @@ from xep.jid import JID
 from xep.stanza import IQ, Incoming, Presence
 from xep.stanza_error import StanzaError
 
+Answer: TypeAlias = Callable[[JID, JID, Incoming], Payload | None]
 NAMESPACE: Final = "urn:xmpp:blocking"
 Server: TypeAlias = Literal["prosody", "ejabberd"]
 
@@ -73,6 +74,7 @@ class BlockingRouter(Router):
         blocked: whom each account blocks, by its localpart.
         presences: see `Router`.
         kept_out: called with the account and the stanza that it does not get.
+        answers: answer requests to an account, with the account and the sender, by the payload.
     """
 
     presences: _Presences
@@ -82,6 +84,7 @@ class BlockingRouter(Router):
         self.presences = _Presences(table, self.blocks)
         self._services = Services(table, self.presences)
         self.blocked: dict[str, set[JID]] = {}
+        self.answers: dict[str, Answer] = {}
         self._server: Server = server
         self.kept_out = kept_out
 
@@ -99,7 +102,15 @@ class BlockingRouter(Router):
         if session is not None and is_own and stanza.sole_child in (_BLOCK, _UNBLOCK):
             self._change(session, stanza)
         elif self._passes(sender, stanza, to):
-            super()._iq(sender, stanza, to)
+            answer = self.answers.get(stanza.sole_child or "")
+            is_request = stanza.type in ("get", "set") and to.is_bare
+            if answer is None or not is_request or self._account(to) is None:
+                super()._iq(sender, stanza, to)
+                return
+            payload, id_ = answer(to, sender.jid, stanza), stanza.id or ""
+            sender.link.send(
+                IQ(type="result", id=id_, to=sender.jid, from_=to, payload=payload).encode()
+            )
 
     def _passes(self, sender: Sender, stanza: Incoming, to: JID) -> bool:
         """Return whether nobody blocks the other; False drops the stanza. Raises StanzaError if it

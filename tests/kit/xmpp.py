@@ -5,7 +5,7 @@ for what is not there. Every domain at which a peer has its account is a server 
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -19,7 +19,7 @@ from demo_server.component_link import ComponentLink
 from demo_server.router import Router
 from demo_server.table import Account, Link, Session, Table
 from demo_server.wire import Wire
-from tests.kit.blocking import BlockingRouter
+from tests.kit.blocking import Answer, BlockingRouter
 from tests.kit.offline import OfflineRouter, OfflineStorage
 from tests.kit.stream import ServerEnd, connection
 from xep.binding.escaping import escape_attribute, escape_text
@@ -75,7 +75,7 @@ class Xmpp:
         """What is on its way between two domains, and when it arrives."""
         self._secrets: dict[str, str] = {}
         self._group = group
-        self._hosts: dict[str, Router] = {}
+        self._hosts: dict[str, BlockingRouter] = {}
         self._homes: dict[str, Router] = {}
         """The server of each service, by the domain of the service."""
         self._connections: dict[str, list[tuple[object, ServerEnd, Wire]]] = {}
@@ -121,6 +121,14 @@ class Xmpp:
         home.table.components[domain] = link
         return home
 
+    def serve_accounts(self, host: str, answers: Mapping[str, Answer]) -> Router:
+        """Let functions answer the requests to accounts of a host, by their payloads; return the
+        server.
+        """
+        router = self._host(host)
+        router.answers.update(answers)
+        return router
+
     def disconnect(self, domain: str, owner: object = None) -> None:
         """Break all connections of a domain, or those of one owner."""
         links = self._homes[domain].table.components
@@ -144,7 +152,7 @@ class Xmpp:
             router.table.accounts[jid.local] = Account(jid.bare)
         return router, router.enter(jid.local, jid.resource, link)
 
-    def _host(self, domain: str) -> Router:
+    def _host(self, domain: str) -> BlockingRouter:
         found = self._hosts.get(domain)
         if found is None:
             table = Table(domain, (), ())

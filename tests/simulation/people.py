@@ -161,12 +161,12 @@ class Resident:
             "</message>"
         )
 
-    async def iq(self, type_: str, payload: str, name: str) -> ET.Element | None:
-        """Send a request."""
+    async def iq(self, type_: str, payload: str, name: str, to: str = "") -> ET.Element | None:
+        """Send a request, to the agent unless `to` is given."""
         self._number += 1
         id_ = f"{name}-{self._number}"  # others may ask while this one waits
         account = await self.present()
-        return await account.ask(type_, payload, id_)
+        return await account.ask(type_, payload, id_, to)
 
     async def ask(self, text: str, id_: str, pattern: str, within_s: float) -> re.Match[str] | None:
         """Write to the agent; return where the next text that matches does so, None if there is

@@ -12,6 +12,7 @@ from tests.simulation.areas.budgets import Budgets
 from tests.simulation.areas.chat import Chat
 from tests.simulation.areas.events import Events
 from tests.simulation.areas.faults import Faults
+from tests.simulation.areas.memories import Remembering
 from tests.simulation.areas.objects import Objects
 from tests.simulation.areas.peers import Peers
 from tests.simulation.areas.plans import Plans
@@ -24,6 +25,18 @@ from tests.simulation.areas.webhooks import Webhooks
 from tests.simulation.areas.work import Work
 
 AREAS: Final[Sequence[type[Area]]] = (
-    *(Chat, Revisions, Blocks, Work, Schedules, Plans, Budgets, StandingApprovals, Rooms, Votes),
+    *(
+        Chat,
+        Revisions,
+        Blocks,
+        Remembering,
+        Work,
+        Schedules,
+        Plans,
+        Budgets,
+        StandingApprovals,
+        Rooms,
+        Votes,
+    ),
     *(Events, Webhooks, Objects, Peers, Faults),
 )

@@ -10,6 +10,8 @@ from tests.simulation.rules import Rule, Violation
 from tests.simulation.task_rules import Times
 
 PING: Final = "/ping"
+BLOCK: Final = "to block the agent"
+UNBLOCK: Final = "to unblock the agent"
 SEE: Final = "to see whether the agent is there"
 NOT_SEE: Final = "no longer to see whether the agent is there"
 _ANSWER_S: Final = 10.0

@@ -6,7 +6,16 @@ from typing import Any, ClassVar, Final, Literal
 import anyio
 
 from tests.simulation.area import Area
-from tests.simulation.areas.block_rules import NOT_SEE, PING, SEE, Presences, Reached, Repetitions
+from tests.simulation.areas.block_rules import (
+    BLOCK,
+    NOT_SEE,
+    PING,
+    SEE,
+    UNBLOCK,
+    Presences,
+    Reached,
+    Repetitions,
+)
 from tests.simulation.history import KeptOut
 from tests.simulation.life import PEOPLE, Action
 from tests.simulation.people import Resident
@@ -101,7 +110,7 @@ class Blocks(Area):
 
     async def _change(self, who: Resident, what: str) -> None:
         account, agent, history = await who.present(), self.world.kit.agent, self.world.history
-        who.wants(f"to {what} the agent")
+        who.wants(BLOCK if what == "block" else UNBLOCK)
         # For everybody else it is as if they were away.
         history.fault("away" if what == "block" else "back", str(who.jid.bare))
         item = f"<item jid='{agent}'/>"
