@@ -1,8 +1,9 @@
 """The rules about people who block the agent find what breaks them; see `test_rules`."""
 
-from tests.simulation.areas.block_rules import NOT_SEE, SEE, Presences, Reached, Repetitions
+from tests.simulation.areas.block_rules import Presences, Reached, Repetitions
 from tests.simulation.areas.chat import Replies
 from tests.simulation.history import Fault, KeptOut, Stanza
+from tests.simulation.task_rules import NOT_SEE, SEE
 from tests.simulation.test_rules import ROMEO, found, hears, received, says, wants
 
 HIS = "romeo@capulet.example"

@@ -7,13 +7,11 @@ from xml.etree import ElementTree as ET
 from tests.kit.service import AGENT
 from tests.simulation.history import Entry, Fault, KeptOut, Stanza, Wish
 from tests.simulation.rules import Rule, Violation
-from tests.simulation.task_rules import Times
+from tests.simulation.task_rules import NOT_SEE, SEE, Times
 
 PING: Final = "/ping"
 BLOCK: Final = "to block the agent"
 UNBLOCK: Final = "to unblock the agent"
-SEE: Final = "to see whether the agent is there"
-NOT_SEE: Final = "no longer to see whether the agent is there"
 _ANSWER_S: Final = 10.0
 _AFTER_FAULT_S: Final = 700.0
 """Seconds for which a fault may have consequences: a service is started again after ten minutes."""

@@ -8,9 +8,7 @@ import anyio
 from tests.simulation.area import Area
 from tests.simulation.areas.block_rules import (
     BLOCK,
-    NOT_SEE,
     PING,
-    SEE,
     UNBLOCK,
     Presences,
     Reached,
@@ -19,6 +17,7 @@ from tests.simulation.areas.block_rules import (
 from tests.simulation.history import KeptOut
 from tests.simulation.life import PEOPLE, Action
 from tests.simulation.people import Resident
+from tests.simulation.task_rules import NOT_SEE, SEE
 
 _FOR_GOOD: Final = ("romeo", "tybalt")
 """Who may block the agent for the rest of a life; others are needed at its end."""

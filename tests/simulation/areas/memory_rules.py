@@ -110,7 +110,7 @@ class Memories(Rule):
         mine = next((one for one in self._writes.values() if one.value == value), None)
         if mine is None:
             return
-        began_before = self._shown.get(value, 0.0) + _ROUND_S >= prompt.at
+        began_before = prompt.at <= self._shown.get(value, float("-inf")) + _ROUND_S
         self._shown[value] = prompt.until
         if began_before:
             return
