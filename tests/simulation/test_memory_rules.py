@@ -13,12 +13,12 @@ def wish(at: float, text: str) -> Wish:
 
 def has(at: float, value: str, number: int, side: str = "chat") -> list[Entry]:
     """Return a change that is confirmed a second later."""
-    begun = wish(at, f"has tea be {value} in {side} k{number}")
-    return [begun, wish(at + 1, f"is told that k{number} is done")]
+    begun = wish(at, f"memory tea shall be {value} in {side} k{number}")
+    return [begun, wish(at + 1, f"change k{number} is done")]
 
 
 def finds(value: str, side: str = "chat") -> Wish:
-    return wish(99_000, f"finds tea be {value} in {side}")
+    return wish(99_000, f"memory tea is {value} in {side}")
 
 
 def test_a_memory_that_is_lost_or_comes_back_is_found() -> None:
@@ -32,14 +32,14 @@ def test_a_memory_that_is_lost_or_comes_back_is_found() -> None:
 
 
 def test_a_change_that_nobody_has_confirmed_may_have_been_made() -> None:
-    unsure = *has(0, "value-1", 1), wish(10, "has tea be value-2 in chat k2")
+    unsure = *has(0, "value-1", 1), wish(10, "memory tea shall be value-2 in chat k2")
     for value in ("value-1", "value-2"):
         assert found(Memories, *unsure, finds(value)) == ""
     assert "is nothing" in found(Memories, *unsure, finds("nothing"))
     returned = received(10, ROMEO, "<message type='error' id='romeo-k2'/>")
     assert "is value-2" in found(Memories, *unsure, returned, finds("value-2"))
     assert "is value-2" in found(
-        Memories, *unsure, wish(11, "is told that k2 has failed"), finds("value-2")
+        Memories, *unsure, wish(11, "change k2 has failed"), finds("value-2")
     )
 
 

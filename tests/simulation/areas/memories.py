@@ -103,12 +103,12 @@ class Remembering(Area):
             side = "chat"  # an account does not say why its last item is missing
         value = ABSENT if action.forgets else f"value-{action.number}"
         async with self._locks[action.who]:
-            who.wants(f"has {action.key} be {value} in {side} k{action.number}")
+            who.wants(f"memory {action.key} shall be {value} in {side} k{action.number}")
             change = self._in_chat if side == "chat" else self._at_node
             done = await change(who, action.key, value, f"k{action.number}")
             if done is not None:
                 outcome = "is done" if done else "has failed"
-                who.wants(f"is told that k{action.number} {outcome}")
+                who.wants(f"change k{action.number} {outcome}")
 
     async def _fail(self, seconds: float) -> None:
         if self._pep is None:
@@ -167,7 +167,7 @@ class Remembering(Area):
     def _note(self, who: Resident, found: dict[str, str], side: str) -> None:
         for key in _KEYS:
             value = _VALUE.search(found.get(key, ""))
-            who.wants(f"finds {key} be {ABSENT if value is None else value[0]} in {side}")
+            who.wants(f"memory {key} is {ABSENT if value is None else value[0]} in {side}")
 
     async def _items(self, who: Resident, whose: Resident, name: str) -> dict[str, str] | None:
         """Read a node; return the texts of its items, None if it cannot be read."""

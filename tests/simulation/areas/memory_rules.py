@@ -64,14 +64,14 @@ class Memories(Rule):
         match wish.text.split():
             case ["memories", "are", "in", "accounts"]:
                 self._is_remote = True
-            case ["has", key, "be", value, "in", side, number]:
+            case ["memory", key, "shall", "be", value, "in", side, number]:
                 self._writes[number] = Write(wish.who, key, value, side, wish.at)
-            case ["is", "told", "that", number, "is", "done"]:
+            case ["change", number, "is", "done"]:
                 if number in self._writes:
                     self._writes[number].ended = wish.at
-            case ["is", "told", "that", number, "has", "failed"]:
+            case ["change", number, "has", "failed"]:
                 self._writes.pop(number, None)
-            case ["finds", key, "be", value, "in", side]:
+            case ["memory", key, "is", value, "in", side]:
                 self._check(wish.who, key, value, side)
 
     def _of(self, who: str, key: str) -> list[Write]:
