@@ -1,6 +1,13 @@
 """The rules about people who block the agent find what breaks them; see `test_rules`."""
 
-from tests.simulation.areas.block_rules import Presences, Reached, Repetitions
+from tests.simulation.areas.block_rules import (
+    BLOCK,
+    UNBLOCK,
+    NoNews,
+    Presences,
+    Reached,
+    Repetitions,
+)
 from tests.simulation.areas.chat import Replies
 from tests.simulation.history import Fault, KeptOut, Stanza
 from tests.simulation.task_rules import NOT_SEE, SEE
@@ -51,6 +58,19 @@ def test_a_presence_that_is_missing_or_not_wanted_is_found() -> None:
     assert found(Presences, *ended) == ""
     assert "and sees the agent" in found(Presences, *ended, presence(7000))
     assert found(Presences, *ended, wants(6500, SEE, HIS), presence(7000)) == ""
+
+
+def test_who_may_have_missed_something() -> None:
+    news = NoNews()
+    assert not news.since(HIS, 0)
+    for entry in (wants(100, BLOCK, HIS), wants(200, NOT_SEE, HIS), wants(300, UNBLOCK, HIS)):
+        news.saw(entry)
+    assert news.since(HIS, 1000)
+    news.saw(wants(400, SEE, HIS))
+    assert news.since(HIS, 350)
+    assert not news.since(HIS, 450)
+    news.saw(wants(500, SEE, HIS))
+    assert not news.since(HIS, 450)
 
 
 def test_an_answer_to_somebody_who_blocks_the_agent_is_an_answer() -> None:

@@ -12,6 +12,8 @@ from tests.simulation.task_rules import NOT_SEE, SEE, Times
 PING: Final = "/ping"
 BLOCK: Final = "to block the agent"
 UNBLOCK: Final = "to unblock the agent"
+_BEGINS: Final = (BLOCK, NOT_SEE)
+_ENDS: Final = {UNBLOCK: BLOCK, SEE: NOT_SEE}
 _ANSWER_S: Final = 10.0
 _AFTER_FAULT_S: Final = 700.0
 """Seconds for which a fault may have consequences: a service is started again after ten minutes."""
@@ -22,6 +24,28 @@ _ATTEMPTS: Final = 2
 """A notification is sent once more if no client has received it."""
 _MOST_A_DAY: Final = 4
 """The same text may be said so often in a day, by different schedules for example."""
+
+
+class NoNews:
+    """Who has blocked the agent, or ended the subscription to its presence, and until when."""
+
+    def __init__(self) -> None:
+        self._causes: dict[str, set[str]] = defaultdict(set)
+        self._until: dict[str, float] = {}
+
+    def saw(self, entry: Entry) -> None:
+        """Look at an entry."""
+        if not isinstance(entry, Wish):
+            return
+        if entry.text in _BEGINS:
+            self._causes[entry.who].add(entry.text)
+        elif entry.text in _ENDS and _ENDS[entry.text] in self._causes[entry.who]:
+            self._causes[entry.who].discard(_ENDS[entry.text])
+            self._until[entry.who] = entry.at
+
+    def since(self, who: str, at: float) -> bool:
+        """Return whether somebody may have missed something since a time."""
+        return bool(self._causes[who]) or self._until.get(who, -1.0) >= at
 
 
 class Reached(Rule):
