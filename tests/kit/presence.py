@@ -11,23 +11,26 @@ presence, twice; somebody who ends one is not told more.
 ejabberd says twice that an account has withdrawn a subscription.
 """
 
+from collections.abc import Callable
 from datetime import datetime
 
 from component import system
-from demo_server.presence import Presences
 from demo_server.roster import Subscribing
 from demo_server.table import Account, Session, Table
+from tests.kit.blocking import BlockingPresences
 from tests.kit.elements import delayed
 from tests.kit.offline import OfflineStorage
 from xep.jid import JID
 from xep.stanza import Incoming, Presence
 
 
-class ServerPresences(Presences):
+class ServerPresences(BlockingPresences):
     """Routes presence between the addresses of a table, as one of the servers does."""
 
-    def __init__(self, table: Table, server: OfflineStorage) -> None:
-        super().__init__(table)
+    def __init__(
+        self, table: Table, server: OfflineStorage, blocks: Callable[[JID, JID], bool]
+    ) -> None:
+        super().__init__(table, blocks)
         self._server = server
         self._times: dict[JID, datetime] = {}
         """When each client has sent its last presence."""

@@ -4,6 +4,8 @@ ejabberd returns the payload of a stanza with an error, as RFC 6120 §8.3.1 allo
 domain of a component that is not connected for that of another server.
 """
 
+from collections.abc import Callable
+
 from demo_server.router import Sender
 from demo_server.services import Services
 from demo_server.table import Table
@@ -30,10 +32,17 @@ class ServerRouter(OfflineRouter):
         federates: whether it looks for other servers.
     """
 
-    def __init__(self, table: Table, server: OfflineStorage, *, federates: bool) -> None:
-        super().__init__(table, server)
+    def __init__(
+        self,
+        table: Table,
+        server: OfflineStorage,
+        kept_out: Callable[[JID, str], None],
+        *,
+        federates: bool,
+    ) -> None:
+        super().__init__(table, server, kept_out)
         self._federates = federates
-        self.presences = ServerPresences(table, server)
+        self.presences = ServerPresences(table, server, self.blocks)
         self._services = Services(table, self.presences)
 
     def _presence(self, sender: Sender, stanza: Incoming, to: JID) -> None:
@@ -57,7 +66,8 @@ class ServerRouter(OfflineRouter):
 
     def _iq(self, sender: Sender, stanza: Incoming, to: JID) -> None:
         is_of_account = to.domain == self.table.host and to.local is not None and to.is_bare
-        if is_of_account and stanza.type == "get" and stanza.sole_child == Ping.xml.tag:
+        is_ping = stanza.type == "get" and stanza.sole_child == Ping.xml.tag
+        if is_of_account and is_ping and not self.blocks(to, sender.jid):
             # Also for accounts that do not exist.
             result = IQ(type="result", id=stanza.id or "", to=sender.jid, from_=to)
             sender.link.send(result.encode())

@@ -7,7 +7,7 @@ own.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -21,6 +21,7 @@ from demo_server.component_link import ComponentLink
 from demo_server.router import Router
 from demo_server.table import Account, Link, Session, Table
 from demo_server.wire import Wire
+from tests.kit.blocking import Answer, BlockingRouter
 from tests.kit.offline import OfflineStorage
 from tests.kit.routing import ServerRouter
 from tests.kit.stream import ServerEnd, connection
@@ -60,6 +61,8 @@ class Xmpp:
         cut: domains that stanzas of other domains do not reach; they are lost.
         parted: pairs of domains between which stanzas are lost.
         passing: called with each stanza that one server sends to another: the domains, and the XML.
+        kept_out: called with an account and each stanza that its server keeps out, because the
+            account blocks who has sent it.
         delay: returns how many seconds a stanza takes from one server to another; None if they take
             none. Stanzas between the same two domains stay in order.
     """
@@ -74,12 +77,13 @@ class Xmpp:
         self.cut: set[str] = set()
         self.parted: set[frozenset[str]] = set()
         self.passing: Callable[[str, str, str], None] = lambda _from, _to, _xml: None
+        self.kept_out: Callable[[JID, str], None] = lambda _account, _xml: None
         self.delay: Callable[[], float] | None = None
         self._late: dict[tuple[str, str], deque[tuple[float, Incoming]]] = {}
         """What is on its way between two domains, and when it arrives."""
         self._secrets: dict[str, str] = {}
         self._group = group
-        self._hosts: dict[str, Router] = {}
+        self._hosts: dict[str, BlockingRouter] = {}
         self._homes: dict[str, Router] = {}
         """The server of each service, by the domain of the service."""
         self._connections: dict[str, list[tuple[object, ServerEnd, Wire]]] = {}
@@ -125,6 +129,14 @@ class Xmpp:
         home.table.components[domain] = link
         return home
 
+    def serve_accounts(self, host: str, answers: Mapping[str, Answer]) -> Router:
+        """Let functions answer the requests to accounts of a host, by their payloads; return the
+        server.
+        """
+        router = self._host(host)
+        router.answers.update(answers)
+        return router
+
     def disconnect(self, domain: str, owner: object = None) -> None:
         """Break all connections of a domain, or those of one owner."""
         links = self._homes[domain].table.components
@@ -152,14 +164,16 @@ class Xmpp:
         router.table.accounts.setdefault(jid.local, Account(jid.bare))
         return router
 
-    def _host(self, domain: str) -> Router:
+    def _host(self, domain: str) -> BlockingRouter:
         found = self._hosts.get(domain)
         if found is None:
             table = Table(domain, (), ())
             if self._server is None:
-                found = Router(table)
+                found = BlockingRouter(table, "prosody", self._keeps_out)
             else:
-                found = ServerRouter(table, self._server, federates=self._federates)
+                found = ServerRouter(
+                    table, self._server, self._keeps_out, federates=self._federates
+                )
             for other, router in self._hosts.items():
                 router.table.components[domain] = _Remote(self, domain)
                 found.table.components[other] = _Remote(self, other)
@@ -167,6 +181,9 @@ class Xmpp:
                 found.table.components[service] = _Remote(self, service)
             self._hosts[domain] = found
         return found
+
+    def _keeps_out(self, account: JID, xml: str) -> None:
+        self.kept_out(account, xml)
 
     def deliver(self, domain: str, xml: str) -> None:
         """Deliver a stanza that another server sends to a domain."""

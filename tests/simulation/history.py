@@ -83,6 +83,16 @@ class Fault(msgspec.Struct, frozen=True, tag=True):
     about: str = ""
 
 
+class KeptOut(msgspec.Struct, frozen=True, tag=True):
+    """A stanza that the server of an account does not deliver, because the account blocks who has
+    sent it.
+    """
+
+    at: float
+    who: str
+    xml: str
+
+
 class Wish(msgspec.Struct, frozen=True, tag=True):
     """What somebody outside has decided to do: the cause of the stanzas that follow."""
 
@@ -91,7 +101,7 @@ class Wish(msgspec.Struct, frozen=True, tag=True):
     text: str
 
 
-Entry = Stanza | Passing | Effect | Prompt | Fault | Wish
+Entry = Stanza | Passing | KeptOut | Effect | Prompt | Fault | Wish
 
 
 class History:
@@ -137,6 +147,8 @@ def _told(entry: Entry) -> str:
             return f"{session} {arrow} {short(xml)}"
         case Passing(sender=sender, receiver=receiver, xml=xml):
             return f"{sender} => {receiver}: {short(xml)}"
+        case KeptOut(who=who, xml=xml):
+            return f"{who} does not get: {short(xml)}"
         case Effect(label=label, step=step, key=key):
             return f"EFFECT {label}: {step} (key {key[:8]})"
         case Prompt(text=text):

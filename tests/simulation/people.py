@@ -91,10 +91,14 @@ class Account(Peer):
         self._history.add(Stanza(self._history.now(), str(self.jid), "sent", xml))
         self._router.from_client(self._session, parse(xml))
 
-    async def ask(self, type_: str, payload: str, id_: str) -> ET.Element | None:  # type: ignore[override]
-        """Send an IQ; return the answer, or None if there is none in time."""
+    async def ask(  # type: ignore[override]
+        self, type_: str, payload: str, id_: str, to: str = ""
+    ) -> ET.Element | None:
+        """Send an IQ, to the agent unless `to` is given; return the answer, or None if there is
+        none in time.
+        """
         self._answers[id_] = event = anyio.Event()
-        to = escape_attribute(self._agent)
+        to = escape_attribute(to or self._agent)
         await self.send(f"<iq to='{to}' type='{type_}' id='{id_}'>{payload}</iq>")
         with anyio.move_on_after(ANSWER_S):
             await event.wait()
@@ -138,7 +142,8 @@ class Resident:
             self._history.fault("away", str(self.jid.bare))
             await account.leave()
 
-    async def _present(self) -> Account:
+    async def present(self) -> Account:
+        """Return the client, as soon as it is connected."""
         while self.account is None:
             await self.returned.wait()
         return self.account
@@ -149,19 +154,19 @@ class Resident:
 
     async def say(self, text: str, id_: str, inside: str = "") -> None:
         """Write to the agent, with more elements in the message."""
-        account = await self._present()
+        account = await self.present()
         to = escape_attribute(self._agent)
         await account.send(
             f"<message to='{to}' type='chat' id='{id_}'><body>{escape_text(text)}</body>{inside}"
             "</message>"
         )
 
-    async def iq(self, type_: str, payload: str, name: str) -> ET.Element | None:
-        """Send a request."""
+    async def iq(self, type_: str, payload: str, name: str, to: str = "") -> ET.Element | None:
+        """Send a request, to the agent unless `to` is given."""
         self._number += 1
         id_ = f"{name}-{self._number}"  # others may ask while this one waits
-        account = await self._present()
-        return await account.ask(type_, payload, id_)
+        account = await self.present()
+        return await account.ask(type_, payload, id_, to)
 
     async def ask(self, text: str, id_: str, pattern: str, within_s: float) -> re.Match[str] | None:
         """Write to the agent; return where the next text that matches does so, None if there is
@@ -314,7 +319,7 @@ def label_in(text: str) -> str:
     """Return the first label of a text, such as `x17` or `m3.work`; empty without one."""
     for word in text.replace("?", " ").replace(",", " ").replace('"', " ").split():
         bare = word.strip(".:;!()'{}")
-        if bare[:1] in ("x", "m", "s", "r", "w", "p", "g") and bare[1:].partition(".")[0].isdigit():
+        if bare[:1] in tuple("xmsrwpgc") and bare[1:].partition(".")[0].isdigit():
             return bare
     return ""
 

@@ -15,7 +15,7 @@ import anyio
 from component.audit.verify import verify_beside
 from tests.simulation.history import Entry, History, Stanza
 
-LABEL: Final = re.compile(r"\b[xmsrwpg]\d+(?:\.\w+)?\b")
+LABEL: Final = re.compile(r"\b[xmsrwpgc]\d+(?:\.\w+)?\b")
 """Names a request in all that is said about it."""
 EXECUTE: Final = "{urn:fluux:agent:0#execute}"
 TASK: Final = "{urn:fluux:agent:0#task}"

@@ -15,7 +15,7 @@ from tests.kit.model import Said, Script, call
 from tests.kit.process import current_process
 from tests.simulation.history import History, Prompt
 
-_ASKED: Final = re.compile(r"\b([mrw]\d+(?:\.\w+)?) (talk|note|work|pay|grant|ask|lie)\b")
+_ASKED: Final = re.compile(r"\b([mrwc]\d+(?:\.\w+)?) (talk|note|work|pay|grant|ask|lie)\b")
 _REMINDER: Final = re.compile(r"\bremember (s\d+)\b")
 _WAITS: Final = "The result will be here."
 _SILENT_S: Final = 1200.0

@@ -24,6 +24,9 @@ _AFTERMATH_S: Final = 700.0
 _STOPS_S: Final = 0.5
 """Seconds within which a cancellation has stopped what is going on."""
 _LATE_S: Final = 10.0
+SEE: Final = "to see whether the agent is there"
+NOT_SEE: Final = "no longer to see whether the agent is there"
+"""Wishes to subscribe to the presence of the agent, and to end that."""
 _LONGEST_S: Final = 50 * 3600.0
 """Seconds within which every task ends, with its questions."""
 HASH: Final = "{urn:xmpp:hashes:2}hash"
@@ -90,21 +93,31 @@ class Times:
 
 
 class Told(Rule):
-    """Who has asked for a task is told of its end, unless they were away."""
+    """Who has asked for a task is told of its end, unless they were away, or had ended their
+    subscription to the agent.
+    """
 
     def __init__(self) -> None:
         self._accepted: dict[str, tuple[str, float]] = {}
         self._told: set[str] = set()
         self._away: dict[str, Times] = {}
+        self._stopped: set[str] = set()
+        """Who wants no news now."""
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
         if isinstance(entry, Fault) and entry.kind == "away":
             self._away.setdefault(entry.about, Times()).saw(entry)
+        elif isinstance(entry, Wish) and entry.text == SEE:
+            self._stopped.discard(entry.who)
+        elif isinstance(entry, Wish) and entry.text == NOT_SEE:
+            self._stopped.add(entry.who)
+            self._told.update(one for one, (who, _) in self._accepted.items() if who == entry.who)
         if stanza is None or not isinstance(entry, Stanza) or entry.way != "received":
             return
         who = entry.session.partition("/")[0]
         for accepted in stanza.findall(f"{EXECUTE}accepted"):
-            self._accepted.setdefault(accepted.get("task", ""), (who, entry.at))
+            if who not in self._stopped:
+                self._accepted.setdefault(accepted.get("task", ""), (who, entry.at))
         if stanza.tag.endswith("}message"):
             self._told.update(task for task, state in states_in(stanza) if state in ENDS)
             if "Set aside" in entry.xml:  # an operator has to decide

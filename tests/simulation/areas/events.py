@@ -16,6 +16,7 @@ from tests.kit.process import current_process
 from tests.kit.pubsub import DOMAIN, PubSubService, Server
 from tests.simulation.area import Area
 from tests.simulation.areas import objects
+from tests.simulation.areas.block_rules import BLOCK, UNBLOCK
 from tests.simulation.areas.chat import BUDGET
 from tests.simulation.history import Effect, Entry, Fault, Prompt, Wish
 from tests.simulation.life import DAY_S, Action
@@ -218,9 +219,15 @@ class Presences(Rule):
     def __init__(self) -> None:
         self._last = ""
         self._shown = ""
+        self._blocks, self._is_known = False, True
+        """Whether servers tell the agent; not all do so when somebody blocks it no longer."""
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
-        if isinstance(entry, Effect) and entry.label.startswith("presence-"):
+        if isinstance(entry, Wish) and entry.who.startswith(f"{_WATCHED}@"):
+            if entry.text in (BLOCK, UNBLOCK):
+                self._blocks, self._is_known = entry.text == BLOCK, False
+        elif isinstance(entry, Effect) and entry.label.startswith("presence-"):
+            self._is_known = not self._blocks
             if self._shown == entry.label:
                 return  # the step is repeated
             self._shown, before = entry.label, self._last
@@ -229,7 +236,7 @@ class Presences(Rule):
                 raise Violation(f"{_WATCHED} was said to be {before} twice in a row")
 
     def at_rest(self) -> None:
-        if self._last not in ("", "online"):
+        if self._is_known and self._last not in ("", "online"):
             raise Violation(f"{_WATCHED} is online, and was last said to be {self._last}")
 
 

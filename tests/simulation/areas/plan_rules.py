@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import Any, Final, TypeAlias
 from xml.etree import ElementTree as ET
 
+from tests.simulation.areas.block_rules import NoNews
 from tests.simulation.history import Effect, Entry, Prompt, Stanza, Wish
 from tests.simulation.people import label_in
 from tests.simulation.rules import CONFIRM, TASK, Rule, Violation
@@ -176,12 +177,22 @@ _REPORT: Final = re.compile(
 
 
 class Ends(_Plans):
-    """A plan ends, once, and nothing of it runs then."""
+    """A plan ends, once, and nothing of it runs then. Its owner is told, unless they want no news
+    from the agent.
+    """
 
     _now = 0.0
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._no_news = NoNews()
+        self._began: dict[str, float] = {}
+
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
         super().saw(entry, stanza)
+        self._no_news.saw(entry)
+        if len(self._began) < len(self.plans):
+            self._began = dict.fromkeys(self.plans, entry.at) | self._began
         self._now = entry.at
         if isinstance(entry, Effect):
             plan = self.plans.get(label_in(entry.label).partition(".")[0])
@@ -224,6 +235,7 @@ class Ends(_Plans):
     def at_rest(self) -> None:
         for name, plan in self.plans.items():
             waits = plan.is_paused or plan.asked_at > self._now - _OPEN_S
+            waits = waits or self._no_news.since(plan.owner, self._began[name])
             if plan.is_heard_of and plan.ended is None and not waits:
                 raise Violation(f"the plan {name} has not ended, and waits for nobody")
 

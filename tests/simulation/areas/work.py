@@ -161,7 +161,7 @@ class Effects(Rule):
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
         if isinstance(entry, Effect):
-            if entry.label[:1] in ("x", "m"):
+            if entry.label[:1] in ("x", "m", "c"):
                 self._check(entry)
         elif isinstance(entry, Wish):
             words = entry.text.replace(",", "").split()
@@ -174,7 +174,7 @@ class Effects(Rule):
     def _check(self, effect: Effect) -> None:
         step = effect.step
         before = self._keys.setdefault((effect.label, step), effect.key)
-        if effect.label[0] in ("m", "r", "w"):
+        if effect.label[0] in ("m", "r", "w", "c"):
             # A model may ask for the same again, which is another call with other keys.
             done = self.seen[effect.label if before == effect.key else effect.key]
         elif before != effect.key:
@@ -196,7 +196,7 @@ class Effects(Rule):
         return ("s0", "s1", "s2") if is_again else ()
 
     def _check_result(self, text: str) -> None:
-        match = re.search(r"\b(worked|noted|paid) ([xm]\d+(?:\.\w+)?)\b", text)
+        match = re.search(r"\b(worked|noted|paid) ([xmc]\d+(?:\.\w+)?)\b", text)
         if match is None:
             return
         done = self.seen.get(match[2], [])
@@ -215,7 +215,7 @@ class Approvals(Rule):
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
         if isinstance(entry, Effect):
-            if entry.step.startswith("paid") and entry.label[:1] in ("x", "m"):
+            if entry.step.startswith("paid") and entry.label[:1] in ("x", "m", "c"):
                 self._check(entry.label)
             return
         if stanza is None:
