@@ -53,7 +53,7 @@ class Real:
         with psycopg.connect(self._url, autocommit=True) as admin:
             admin.execute(
                 "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity"
-                " WHERE application_name = 'xmpp-agent'"
+                " WHERE datname = current_database() AND application_name = 'xmpp-agent'"
             )
 
     def stop(self) -> None:
@@ -69,7 +69,7 @@ class Real:
         with psycopg.connect(self._url, autocommit=True) as admin:
             while not admin.execute(
                 "SELECT pg_cancel_backend(pid) FROM pg_stat_activity"
-                " WHERE application_name = 'xmpp-agent' AND wait_event = 'PgSleep'"
+                " WHERE datname = current_database() AND wait_event = 'PgSleep'"
             ).fetchall():
                 pass
 

@@ -100,7 +100,10 @@ class Authority(Rule):
                 self._who[words[2]] = entry.who
         if not isinstance(entry, Passing) or f"{EXECUTE[1:-1]}'" not in entry.xml:
             return
-        execute = ET.fromstring(entry.xml).find(f"{EXECUTE}execute")
+        stanza = ET.fromstring(entry.xml)
+        execute = stanza.find(f"{EXECUTE}execute")
+        if stanza.get("type") == "error":
+            return  # some servers return the request with it
         labels = set() if execute is None else _labels(" ".join(execute.itertext()))
         if execute is None or not labels:
             return
