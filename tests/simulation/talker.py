@@ -68,6 +68,8 @@ class Talker:
         self.script = Script(otherwise=self._answer, usd_per_token=1e-6)
 
     async def _answer(self, request: ModelRequest) -> Said:
+        if not current_process().is_alive:
+            await anyio.sleep_forever()  # it asks nothing more
         self.script.requests.clear()
         self.script.models.clear()
         state, wait = self.state, 0.3 * self._chance.random()
