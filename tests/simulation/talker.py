@@ -69,7 +69,7 @@ class Talker:
 
     async def _answer(self, request: ModelRequest) -> Said:
         if not current_process().is_alive:
-            await anyio.sleep_forever()
+            await anyio.sleep_forever()  # it asks nothing more
         self.script.requests.clear()
         self.script.models.clear()
         state, wait = self.state, 0.3 * self._chance.random()

@@ -227,7 +227,8 @@ class Presences(Rule):
             if entry.text in (BLOCK, UNBLOCK):
                 self._blocks, self._is_known = entry.text == BLOCK, False
         elif isinstance(entry, Effect) and entry.label.startswith("presence-"):
-            self._is_known = not self._blocks
+            if entry.label.startswith("presence-online"):
+                self._is_known = not self._blocks
             if self._shown == entry.label:
                 return  # the step is repeated
             self._shown, before = entry.label, self._last
