@@ -21,8 +21,8 @@ jumps.
 """
 
 from tests.kit.loop import anyio_backend
-from tests.kit.model import Script, call
+from tests.kit.model import NoAnswer, Script, call
 from tests.kit.service import AGENT, Kit, service
 from tests.kit.xmpp import Peer
 
-__all__ = ["AGENT", "Kit", "Peer", "Script", "anyio_backend", "call", "service"]
+__all__ = ["AGENT", "Kit", "NoAnswer", "Peer", "Script", "anyio_backend", "call", "service"]

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import TypeAlias
 
+import anyio
 import anyio.lowlevel
 
 from component.models.messages import ToolCall
@@ -23,6 +24,23 @@ def call(skill: str, **arguments: object) -> Completion:
     """Return an answer that calls a skill."""
     id_ = f"call-{next(_numbers)}"
     return Completion.of(tool_calls=(ToolCall(id_, skill, json.dumps(arguments)),))
+
+
+class NoAnswer:
+    """A step of a script that never ends.
+
+    Attributes:
+        reached: set when the model is asked.
+    """
+
+    def __init__(self) -> None:
+        self.reached = anyio.Event()
+
+    async def __call__(self, _request: ModelRequest) -> Said:
+        """Wait for ever."""
+        self.reached.set()
+        await anyio.sleep_forever()
+        raise AssertionError("It waits until it is cancelled.")
 
 
 class Script:

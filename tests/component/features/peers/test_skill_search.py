@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 import msgspec
 import pytest
 
@@ -13,7 +12,7 @@ from component.models.protocol import ModelRequest
 from component.skills import Skill, skill
 from tests.component.features.peers.scripted import AGAIN_S, ScriptedAgent, described
 from tests.component.features.peers.test_calls import ROMEO, settings, using
-from tests.kit import Kit, Peer, Script, anyio_backend, service
+from tests.kit import Kit, NoAnswer, Peer, Script, anyio_backend, service
 from tests.kit.model import Step, call
 from xep.fluux_agent.execute import Execute, Output, Result
 from xep.fluux_agent.skills import Annotations, Description, SkillDescription
@@ -129,18 +128,12 @@ async def test_a_skill_that_was_found_is_called_with_the_confirmation_of_the_per
 
 
 async def test_what_was_found_is_still_there_after_a_kill(tmp_path: Path) -> None:
-    waiting = anyio.Event()
-
-    async def wait(_request: ModelRequest) -> str:
-        waiting.set()
-        await anyio.sleep_forever()
-        raise AssertionError
-
-    steps = (search("weather"), wait, call("b__forecast", place="Verona"), "Sunny.")
+    asked = NoAnswer()
+    steps = (search("weather"), asked, call("b__forecast", place="Verona"), "Sunny.")
     skills = [*numbered(30), FORECAST]
     async with with_model(tmp_path, skills, *steps) as (a, b, romeo, script):
         await romeo.say("What will the weather be in Verona?")
-        await waiting.wait()
+        await asked.reached.wait()
         await a.restart(kill=True)
         await romeo.hear("Sunny.")
         assert tools(script.requests[1]) == tools(script.requests[2]) == [SEARCH, "b__forecast"]

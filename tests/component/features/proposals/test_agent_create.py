@@ -6,12 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import anyio
 import pytest
 
-from component.models.protocol import ModelRequest
 from component.skill_directories.proposals import read_proposal
-from tests.kit import Kit, Peer, Script, anyio_backend, call, service
+from tests.kit import Kit, NoAnswer, Peer, Script, anyio_backend, call, service
 
 __all__ = ["anyio_backend"]
 pytestmark = pytest.mark.anyio
@@ -209,17 +207,11 @@ async def test_a_proposal_continues_after_a_kill_and_repeats_no_step(
     tmp_path: Path, step: int
 ) -> None:
     """Step 0 writes the draft, 1 and 2 answer its tests."""
-    reached = anyio.Event()
-
-    async def hang(_request: ModelRequest) -> str:
-        reached.set()
-        await anyio.sleep_forever()
-        raise AssertionError("it was killed")
-
+    asked = NoAnswer()
     steps = [draft(tests=["What time is it?", "And now?"]), "Nine.", "Ten."]
-    async with town(tmp_path, *steps[:step], hang, *steps[step:]) as (kit, juliet, _):
+    async with town(tmp_path, *steps[:step], asked, *steps[step:]) as (kit, juliet, _):
         await juliet.ask(f"/persona create {SENTENCE}", "takes a while")
-        await reached.wait()
+        await asked.reached.wait()
         await kit.settled()
         assert proposed(kit) == []
         await kit.restart(kill=True)

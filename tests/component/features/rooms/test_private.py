@@ -7,7 +7,7 @@ import pytest
 
 from component.models.protocol import ModelRequest
 from tests.component.features.rooms.lobby import NICK, ROOM, Lobby, from_room, lobby
-from tests.kit import Script, anyio_backend
+from tests.kit import NoAnswer, Script, anyio_backend
 from xep.muc import USER
 
 __all__ = ["anyio_backend"]
@@ -61,16 +61,10 @@ async def test_the_next_one_with_the_nickname_gets_nothing_of_it(tmp_path: Path)
 async def test_after_a_restart_an_answer_reaches_only_the_one_who_asked(
     tmp_path: Path, stays: bool
 ) -> None:
-    reached = anyio.Event()
-
-    async def never(_request: ModelRequest) -> str:
-        reached.set()
-        await anyio.sleep_forever()
-        return ""
-
-    async with lobby(tmp_path, Script(never, otherwise="It is a bottle.")) as it:
+    asked = NoAnswer()
+    async with lobby(tmp_path, Script(asked, otherwise="It is a bottle.")) as it:
         await it.room.whisper(it.juliet, NICK, "What was my secret?")
-        await reached.wait()
+        await asked.reached.wait()
         await it.kit.kill()
         if not stays:
             await it.room.leave(it.juliet)

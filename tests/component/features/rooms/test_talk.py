@@ -8,10 +8,9 @@ import pytest
 
 from component.agent.requests import TurnRequest
 from component.kernel.rooms.membership import Membership
-from component.models.protocol import ModelRequest
 from component.skills import skill
 from tests.component.features.rooms.lobby import NICK, ROOM, Lobby, lobby, spoken
-from tests.kit import Peer, Script, anyio_backend, call
+from tests.kit import NoAnswer, Peer, Script, anyio_backend, call
 from xep.message_replies import Reply
 from xep.reactions import Reactions
 from xep.stanza import Incoming
@@ -267,33 +266,20 @@ async def test_an_occupant_has_no_rights_outside_of_the_room(tmp_path: Path) -> 
 
 
 async def test_stop_of_anybody_stops_it_at_once(tmp_path: Path) -> None:
-    reached = anyio.Event()
-
-    async def never(_request: ModelRequest) -> str:
-        reached.set()
-        await anyio.sleep_forever()
-        return ""
-
     for said in ("stop", "Stop!", f"@{NICK} stop", f"{NICK}: /stop", "/stop"):
-        reached = anyio.Event()
-        async with lobby(tmp_path / said.replace("/", "-"), Script(never)) as it:
+        asked = NoAnswer()
+        async with lobby(tmp_path / said.replace("/", "-"), Script(asked)) as it:
             await it.room.say(it.juliet, f"{NICK}: count to a million")
-            await reached.wait()
+            await asked.reached.wait()
             await it.room.say(it.romeo, said)
             assert await it.juliet.hear("Stopped.", within_s=5)
 
 
 async def test_a_request_survives_a_kill_and_is_answered_once_in_the_room(tmp_path: Path) -> None:
-    reached = anyio.Event()
-
-    async def never(_request: ModelRequest) -> str:
-        reached.set()
-        await anyio.sleep_forever()
-        return ""
-
-    async with lobby(tmp_path, Script(never, otherwise="The nightingale.")) as it:
+    asked = NoAnswer()
+    async with lobby(tmp_path, Script(asked, otherwise="The nightingale.")) as it:
         await it.room.say(it.juliet, f"{NICK}: which bird was it?")
-        await reached.wait()
+        await asked.reached.wait()
         await it.kit.kill()
         it.room.remove(NICK, 333)
         await it.kit.start()
@@ -302,16 +288,10 @@ async def test_a_request_survives_a_kill_and_is_answered_once_in_the_room(tmp_pa
 
 
 async def test_what_was_stopped_does_not_continue_after_a_kill(tmp_path: Path) -> None:
-    reached = anyio.Event()
-
-    async def never(_request: ModelRequest) -> str:
-        reached.set()
-        await anyio.sleep_forever()
-        return ""
-
-    async with lobby(tmp_path, Script(never, otherwise="The nightingale.")) as it:
+    asked = NoAnswer()
+    async with lobby(tmp_path, Script(asked, otherwise="The nightingale.")) as it:
         await it.room.say(it.juliet, f"{NICK}: which bird was it?")
-        await reached.wait()
+        await asked.reached.wait()
         await it.room.say(it.romeo, "stop")
         await it.juliet.hear("Stopped.")
         await it.kit.kill()
