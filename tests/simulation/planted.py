@@ -279,7 +279,7 @@ FAULTS: Final[Sequence[Planted]] = (
     ),
     Planted(
         "due-task-not-claimed",
-        "A task that has slept long enough is queued, and nobody is told.",
+        "A task that has slept long enough is queued, and no worker claims it.",
         (
             Edit(
                 "component/tasks/expiry.py",

@@ -64,7 +64,7 @@ def states_in(stanza: ET.Element) -> Sequence[tuple[str, str]]:
 
 
 def open_tasks(history: History) -> list[tuple[str, str]]:
-    """Return the tasks whose end nobody was told of, with the account that has heard of them."""
+    """Return each task whose end was reported to nobody, with the account that knows its id."""
     states: dict[str, tuple[str, str]] = {}
     for entry in history.entries:
         if isinstance(entry, Stanza) and entry.way == "received":
@@ -93,8 +93,8 @@ class Times:
 
 
 class Told(Rule):
-    """Who has asked for a task is told of its end, unless they were away, or had ended their
-    subscription to the agent.
+    """The service reports the end of a task to who has asked for it, unless they were away, or had
+    ended their subscription to the agent.
     """
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class Told(Rule):
         for task, (who, at) in self._accepted.items():
             away = self._away.get(who, Times()).within(at - 3700, at + _LONGEST_S)
             if task not in self._told and not away:
-                raise Violation(f"{who} was never told of the end of the task {task}")
+                raise Violation(f"the end of the task {task} was never reported to {who}")
 
 
 def _disturbs(fault: Fault) -> bool:

@@ -150,7 +150,7 @@ def test_a_decision_that_must_not_count_is_found() -> None:
 def test_an_end_that_nobody_is_told_of_is_found() -> None:
     begun = executes(0, "x1-1", "x1"), accepted(1, "x1-1", "t")
     assert found(Told, *begun, event(2, "t", "completed")) == ""
-    assert "never told" in found(Told, *begun, event(2, "t", "running"))
+    assert "never reported" in found(Told, *begun, event(2, "t", "running"))
     assert found(Told, *begun, Fault(2, "away", "bot@capulet.example")) == ""
     assert found(Told, *begun, wants(2, NOT_SEE)) == ""
     assert found(Told, wants(0, NOT_SEE), *begun) == ""

@@ -281,7 +281,7 @@ class Work(Area):
             await execute()
 
     async def finish(self) -> None:
-        """Ask for the tasks whose end nobody was told of."""
+        """Ask for each task whose end was reported to nobody."""
         for name, task in open_tasks(self.world.history):
             who = self.world.residents[name]
             await who.iq("get", f"<task xmlns='{TASK[1:-1]}' id='{task}'/>", f"look-{task}")
