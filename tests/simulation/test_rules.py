@@ -154,7 +154,7 @@ def test_an_end_that_nobody_is_told_of_is_found() -> None:
     assert found(Told, *begun, Fault(2, "away", "bot@capulet.example")) == ""
     assert found(Told, *begun, wants(2, NOT_SEE)) == ""
     assert found(Told, wants(0, NOT_SEE), *begun) == ""
-    assert "never told" in found(Told, wants(0, NOT_SEE), wants(0, SEE), *begun)
+    assert "never reported" in found(Told, wants(0, NOT_SEE), wants(0, SEE), *begun)
 
 
 def test_a_task_that_fails_or_takes_long_without_a_cause_is_found() -> None:
