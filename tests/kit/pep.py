@@ -1,7 +1,7 @@
 """PubSub nodes in accounts (XEP-0163), as those of Prosody 0.12 (`mod_pep`, `util.pubsub`).
 
 Nodes are whitelists: their owner, and who is a publisher or a member, may read them. What is
-published is announced to the subscribers once; a retraction only if anybody who retracts wants that.
+published is announced to the subscribers once; a retraction only if the publisher asks for that.
 """
 
 from typing import Final
