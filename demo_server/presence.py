@@ -119,15 +119,23 @@ class Presences:
         was_seen = account.roster.seen_by(sender)
         change = account.roster.receive(type_, sender, xml)
         if change.answer is not None:
-            self._answer(change.answer, account.jid, sender)
-            self._show(account, sender)
+            self._confirm(account, change.answer, sender)
         if change.passes:
             for session in account.available:
                 session.link.send(xml)
         if change.push is not None:
             self.push(account, change.push)
         if type_ == "unsubscribe" and was_seen:
-            self._show(account, sender, gone=True)
+            self._end(account, sender)
+
+    def _confirm(self, account: Account, answer: Subscribing, to: JID) -> None:
+        """Answer a request of somebody who is subscribed already."""
+        self._answer(answer, account.jid, to)
+        self._show(account, to)
+
+    def _end(self, account: Account, to: JID) -> None:
+        """Tell somebody that a subscription has ended, as they asked (RFC 6121 §3.3.3)."""
+        self._show(account, to, gone=True)
 
     def _probed(self, account: Account, sender: JID) -> None:
         if sender.bare in account.roster.requests:
@@ -148,13 +156,15 @@ class Presences:
         account = self._table.account_of(session)
         if to == account.jid:
             return  # accounts see their own resources anyway
+        was_seen = account.roster.seen_by(to)
         change = account.roster.send(type_, to)
         if change.push is not None:
             self.push(account, change.push)
         if not change.passes:
             return
         self.post(type_, account.jid, to, stanza.forward(from_=str(account.jid), to=str(to)))
-        if type_ in ("subscribed", "unsubscribed"):
+        # A request that is refused must not disclose who is there.
+        if type_ == "subscribed" or (type_ == "unsubscribed" and was_seen):
             self._show(account, to, gone=type_ == "unsubscribed")
 
     def _introduce(self, account: Account, session: Session) -> None:
@@ -163,7 +173,7 @@ class Presences:
         """
         for other in account.available:
             if other is not session:
-                session.link.send(_told(other, other.presence, session.jid))
+                session.link.send(self._last(other, session.jid))
         for jid, contact in account.roster.contacts.items():
             if contact.sees:
                 probe = Presence(from_=session.jid, to=jid, type="probe").encode()
@@ -195,6 +205,10 @@ class Presences:
         for session in account.available:
             xml = _told(session, None if gone else session.presence, to)
             self.post(type_, session.jid, to, xml)
+
+    def _last(self, session: Session, to: JID) -> str:
+        """Return the last presence of a session, for an entity that has not received it."""
+        return _told(session, session.presence, to)
 
     def _answer(self, type_: Subscribing, sender: JID, to: JID) -> None:
         self.post(type_, sender, to, Presence(from_=sender, to=to, type=type_).encode())

@@ -13,7 +13,7 @@ from xep.stream import StanzaSkipped, StreamError
 
 
 @dataclass(frozen=True, slots=True)
-class _Sender:
+class Sender:
     """The authenticated sender of a stanza: address, link, and session if it is a client."""
 
     jid: JID
@@ -34,11 +34,11 @@ class Router:
 
     def from_client(self, session: Session, stanza: Incoming) -> None:
         """Route a stanza from a client; ``from`` is always replaced with its full JID."""
-        self._take(_Sender(session.jid, session.link, session), stanza)
+        self._take(Sender(session.jid, session.link, session), stanza)
 
     def from_component(self, jid: JID, stanza: Incoming, link: Link) -> None:
         """Route a stanza from a component; its ``from`` is ``jid``, an address of its domain."""
-        self._take(_Sender(jid, link), stanza)
+        self._take(Sender(jid, link), stanza)
 
     def enter(self, account: str, resource: str | None, link: Link) -> Session:
         """Bind a resource for a logged-in client (RFC 6120 §7). A session that already has it is
@@ -72,7 +72,7 @@ class Router:
             xml = IQ(type="error", id=skipped.id or "", to=jid, from_=by, error=error).encode()
             link.send(xml)
 
-    def _take(self, sender: _Sender, stanza: Incoming) -> None:
+    def _take(self, sender: Sender, stanza: Incoming) -> None:
         try:
             to = _address(sender, stanza)
             if stanza.kind == "presence":
@@ -83,40 +83,63 @@ class Router:
                 _check_iq(stanza)
                 self._iq(sender, stanza, to)
         except ContentError as error:
-            _refuse(sender, stanza, StanzaError("bad-request", str(error)))
+            self._refuse(sender, stanza, StanzaError("bad-request", str(error)))
         except StanzaError as error:
-            _refuse(sender, stanza, error)
+            self._refuse(sender, stanza, error)
 
-    def _presence(self, sender: _Sender, stanza: Incoming, to: JID) -> None:
+    def _refuse(self, sender: Sender, stanza: Incoming, error: StanzaError) -> None:
+        xml = self._refusal(sender, stanza, error)
+        if xml is not None:
+            sender.link.send(xml)
+
+    def _refusal(self, sender: Sender, stanza: Incoming, error: StanzaError) -> str | None:
+        """Return the answer with ``error``; None if the stanza was itself an answer (RFC 6120
+        §8.3.1).
+        """
+        back, by = sender.jid, stanza.to if stanza.to is not None else sender.jid.bare
+        if stanza.kind == "iq" and stanza.type not in ("result", "error"):
+            return IQ(type="error", id=stanza.id or "", to=back, from_=by, error=error).encode()
+        if stanza.kind == "message" and stanza.type != "error":
+            return Message(type="error", id=stanza.id, to=back, from_=by, error=error).encode()
+        if stanza.kind == "presence" and stanza.type not in ("error", "unavailable"):
+            return Presence(type="error", id=stanza.id, to=back, from_=by, error=error).encode()
+        return None
+
+    def _presence(self, sender: Sender, stanza: Incoming, to: JID) -> None:
         if sender.session is None:
-            self.presences.post(stanza.type, sender.jid, to, _stamped(sender, stanza))
+            self.presences.post(stanza.type, sender.jid, to, stamped(sender, stanza))
         elif stanza.to is None:
             self.presences.update(sender.session, stanza)
         else:
             self.presences.direct(sender.session, stanza, to)
 
-    def _message(self, sender: _Sender, stanza: Incoming, to: JID) -> None:
+    def _message(self, sender: Sender, stanza: Incoming, to: JID) -> None:
         """Deliver to the named resource, or to those with the highest priority (RFC 6121 §8.5)."""
         if self._went_to_component(sender, stanza, to):
             return
         account = self._account(to)
         there = account.sessions.get(to.resource) if account and to.resource else None
         if there is not None:
-            there.link.send(_stamped(sender, stanza))
+            there.link.send(stamped(sender, stanza))
             return
         willing = [s for s in account.available if s.priority >= 0] if account else []
         if stanza.type in ("error", "headline"):
             receivers = willing if stanza.type == "headline" and to.is_bare else []
         elif stanza.type == "groupchat" or not willing:
-            # There is no offline storage, so the sender must get an error.
-            raise StanzaError("service-unavailable", f"{to} cannot be reached now")
+            self._unreachable(sender, stanza, to)
+            return
         else:
             top = max(s.priority for s in willing)
             receivers = [s for s in willing if s.priority == top]
         for session in receivers:
-            session.link.send(_stamped(sender, stanza))
+            session.link.send(stamped(sender, stanza))
 
-    def _iq(self, sender: _Sender, stanza: Incoming, to: JID) -> None:
+    def _unreachable(self, sender: Sender, stanza: Incoming, to: JID) -> None:
+        """Handle a message that nobody can receive now. Raises StanzaError."""
+        # There is no offline storage, so the sender must get an error.
+        raise StanzaError("service-unavailable", f"{to} cannot be reached now")
+
+    def _iq(self, sender: Sender, stanza: Incoming, to: JID) -> None:
         if self._went_to_component(sender, stanza, to):
             return
         account = self._account(to)
@@ -124,7 +147,7 @@ class Router:
             there = account.sessions.get(to.resource)
             if there is None:
                 raise StanzaError("service-unavailable", f"{to} is not connected")
-            there.link.send(_stamped(sender, stanza))
+            there.link.send(stamped(sender, stanza))
         elif stanza.type in ("get", "set"):
             payload: Payload | None
             if to.local is None:
@@ -136,7 +159,7 @@ class Router:
             result = IQ(type="result", id=stanza.id or "", to=sender.jid, from_=to, payload=payload)
             sender.link.send(result.encode())
 
-    def _went_to_component(self, sender: _Sender, stanza: Incoming, to: JID) -> bool:
+    def _went_to_component(self, sender: Sender, stanza: Incoming, to: JID) -> bool:
         """Pass the stanza to the component of ``to``; return whether there is one.
 
         Raises:
@@ -147,7 +170,7 @@ class Router:
             if link is None:  # as Prosody answers, since it may reconnect
                 text = f"the component {to.domain} is not connected"
                 raise StanzaError("remote-server-timeout", text)
-            link.send(_stamped(sender, stanza))
+            link.send(stamped(sender, stanza))
             return True
         if to.domain != self.table.host:
             raise StanzaError("remote-server-not-found", f"no server is known for {to.domain}")
@@ -157,7 +180,7 @@ class Router:
         return self.table.accounts.get(to.local) if to.local is not None else None
 
 
-def _address(sender: _Sender, stanza: Incoming) -> JID:
+def _address(sender: Sender, stanza: Incoming) -> JID:
     """Return the recipient; without ``to``, the client's own account (RFC 6120 §10.3)."""
     if stanza.to is None:
         return sender.jid.bare
@@ -177,21 +200,8 @@ def _check_iq(stanza: Incoming) -> None:
         raise StanzaError("bad-request", "an IQ of type get or set has exactly one child")
 
 
-def _stamped(sender: _Sender, stanza: Incoming) -> str:
+def stamped(sender: Sender, stanza: Incoming) -> str:
+    """Return a stanza as XML, with the address of its sender."""
     # A component's address keeps its spelling; a client's is the bound JID.
     spelled = str(sender.jid) if sender.session is not None else stanza.sender
     return stanza.forward(from_=spelled or str(sender.jid))
-
-
-def _refuse(sender: _Sender, stanza: Incoming, error: StanzaError) -> None:
-    """Return ``error``, unless the stanza was itself an answer (RFC 6120 §8.3.1)."""
-    back, by = sender.jid, stanza.to if stanza.to is not None else sender.jid.bare
-    xml: str | None = None
-    if stanza.kind == "iq" and stanza.type not in ("result", "error"):
-        xml = IQ(type="error", id=stanza.id or "", to=back, from_=by, error=error).encode()
-    elif stanza.kind == "message" and stanza.type != "error":
-        xml = Message(type="error", id=stanza.id, to=back, from_=by, error=error).encode()
-    elif stanza.kind == "presence" and stanza.type not in ("error", "unavailable"):
-        xml = Presence(type="error", id=stanza.id, to=back, from_=by, error=error).encode()
-    if xml is not None:
-        sender.link.send(xml)

@@ -790,10 +790,10 @@ class Conversation:
             joining.append(one)
         ids, wait = [one.id for one in joining], Wait(joined=turn.id)
         await self._shared.storage.write(partial(rows.wait, turns=ids, wait=wait))
-        for one in joining:
-            self.remove(one)
-            turn.joined.append(one.request)
-        return [one.request for one in joining]
+        # One that was retracted or stopped in the meantime is not in the queue any more.
+        joined = [one.request for one in joining if self.remove(one)]
+        turn.joined += joined
+        return joined
 
     def _interrupt(self, running: _Running) -> None:
         """Cancel the call of the model if one of its messages was corrected, or if requests wait

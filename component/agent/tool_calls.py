@@ -193,8 +193,9 @@ class ToolCalls:
             wanted, {one.id for round_ in run.journal.rounds() for one in round_}
         )
         # The calls are stored before they are made, so that after a crash these are continued, and
-        # the model does not make others instead.
-        await run.journal.add(called(run.ask.id, run.rounds, completion, calls))
+        # the model does not make others instead; after a power failure, those with effects.
+        acts = not all(self.only_reads(run, one) for one in calls)
+        await run.journal.add(called(run.ask.id, run.rounds, completion, calls), sync=acts)
         run.rounds += 1
         run.discard_retry()
         results = await self._round(run, run.caller(), calls)

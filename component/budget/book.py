@@ -39,7 +39,15 @@ from component.budget.protocol import (
     exceeded_text,
     usage_text,
 )
-from component.budget.rows import TASKS, Key, add, forget_spending, open_tasks, spending_of_day
+from component.budget.rows import (
+    TASKS,
+    Key,
+    add,
+    forget_spending,
+    open_tasks,
+    spending_of_day,
+    spending_since,
+)
 from component.config.agents import Budget
 from component.store.database import Database
 from component.store.errors import StorageError
@@ -112,6 +120,8 @@ class BudgetBook:
         self._writing = anyio.Lock()
         self._ids = itertools.count(1)
         self._day = ""
+        self._loaded_from = ""
+        """The first day whose stored usage is in memory, with that of all later ones."""
         self._holder = system.token_hex(16)
         self._allotments: dict[Key, Allotment] = {}
         self._rooms: dict[str, Budget] = {}
@@ -127,6 +137,8 @@ class BudgetBook:
 
     async def acquire(self, who: Spender, most: Amount) -> Reservation:
         """Reserve a cost, waiting for other instances. Raises BudgetExceededError, StorageError."""
+        if self._today() < self._loaded_from:
+            await self._load()  # the clock was set back
         while short := [key for key in self._checked_keys(who, most) if self._is_short(key, most)]:
             await self._obtain(short, most, who)
         return self.reserve(who, most)
@@ -237,21 +249,28 @@ class BudgetBook:
 
         Raises StorageError: the database refuses at the start.
         """
-        today = self._today()
-
-        def op(database: Database) -> dict[Key, Amount]:
-            return spending_of_day(database, today) | open_tasks(database)
-
-        for key, spent in (await self._storage.read(op)).items():
-            account = self._accounts[key] = BudgetAccount(spent)
-            # These alerts were sent before this run of the process.
-            account.alerted = spent_part(spent, self._limit(key)) >= self.limits.alert
+        await self._load()
         async with anyio.create_task_group() as group:
             if self._instance is not None:
                 await group.start(self._give_back_when_asked)
                 group.start_soon(self._give_back_when_idle)
             task_status.started()
             await self._write_behind()
+
+    async def _load(self) -> None:
+        """Load the usage of today, and of later days: the clock may have been ahead."""
+        today = self._today()
+
+        def op(database: Database) -> dict[Key, Amount]:
+            return spending_since(database, today) | open_tasks(database)
+
+        for key, spent in (await self._storage.read(op)).items():
+            if key in self._accounts:
+                continue
+            account = self._accounts[key] = BudgetAccount(spent)
+            # These alerts were sent when it was spent.
+            account.alerted = spent_part(spent, self._limit(key)) >= self.limits.alert
+        self._loaded_from = today
 
     async def close(self) -> None:
         """Store the remaining costs, and return to other instances what is not spent."""
@@ -535,12 +554,13 @@ class BudgetBook:
 
     def _today(self) -> str:
         day = self._now().astimezone(UTC).date().isoformat()
-        if day != self._day:
-            self._day = day
+        if day > self._day:
             # Stored costs of earlier days need not be kept; others are kept until they are stored.
-            for key in [k for k in self._accounts if k[0] not in (day, TASKS)]:
+            for key in [k for k in self._accounts if k[0] < day]:
                 if key not in self._dirty and self._is_over(key):
                     del self._accounts[key]
+            self._loaded_from = max(day, self._loaded_from)
+        self._day = day
         return day
 
     def _is_over(self, key: Key) -> bool:

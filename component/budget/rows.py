@@ -71,6 +71,16 @@ def spending_of_day(database: Database, day: str) -> dict[Key, Amount]:
     }
 
 
+def spending_since(database: Database, day: str) -> dict[Key, Amount]:
+    """Return the usage of a day and of all later ones."""
+    days = database.execute(
+        "SELECT DISTINCT day FROM spending WHERE day >= ? AND day <> ?", (day, TASKS)
+    ).fetchall()
+    return {
+        key: amount for (one,) in days for key, amount in spending_of_day(database, one).items()
+    }
+
+
 def open_tasks(database: Database) -> dict[Key, Amount]:
     """Return the usage of turns and of tasks that have not ended."""
     return {

@@ -16,7 +16,7 @@ from component.kernel.triggers import Trigger, Work, taints_of
 from component.skills import Skill
 from component.store.database import Database
 from component.tasks.gate import ITS_PARAMETERS
-from component.tasks.request import CallerContext, Request
+from component.tasks.request import CallerContext, OnAccepted, Request
 from xep.fluux_agent.execute import Accepted, Result
 from xep.jid import JID
 from xep.stanza_error import StanzaError
@@ -78,54 +78,64 @@ class TaskStarter:
         """
         if await self._storage.read(partial(started_work.is_recorded, trigger=trigger)):
             return None
+        accepted: list[str] = []
+
+        def record(database: Database, task: str | None, failure: str | None = None) -> None:
+            if also is not None:
+                also(database)
+            entry = Started(trigger=trigger, work=work, task=task, failure=failure)
+            started_work.record(database, entry)
+
+        def record_task(database: Database, task: str) -> None:
+            record(database, task)
+            accepted[:] = [task]
+
         try:
-            task = await self._submit(trigger, work)
+            # In one transaction: a task that was made, and is not recorded, would report to nobody.
+            task = await self._submit(trigger, work, record_task)
         except StanzaError as error:
             if error.type != "wait":
                 reason = error.text or f"It was refused: {error.condition}."
-                await self._record(Started(trigger=trigger, work=work, failure=reason), also)
+                await self._storage.write(partial(record, task=None, failure=reason))
+                self._recorded(trigger, reason=reason)
             raise
-        is_new = await self._record(Started(trigger=trigger, work=work, task=task), also)
-        return task if is_new else None
+        if accepted != [task]:
+            return None  # another instance has started it
+        self._recorded(trigger, task=task)
+        return task
 
-    async def _record(self, entry: Started, also: Callable[[Database], object] | None) -> bool:
-        def op(database: Database) -> bool:
-            if also is not None:
-                also(database)
-            return started_work.record(database, entry)
-
-        is_new = await self._storage.write(op)
+    def _recorded(self, trigger: Trigger, **result: str) -> None:
         for call in self.on_recorded:
             call()
-        if is_new:
-            _log.info(
-                "work was started" if entry.task else "work was refused",
-                source=entry.trigger.source,
-                name=entry.trigger.name,
-                key=entry.trigger.key,
-                task=entry.task,
-                reason=entry.failure,
-            )
-        return is_new
+        _log.info(
+            "work was started" if "task" in result else "work was refused",
+            source=trigger.source,
+            name=trigger.name,
+            key=trigger.key,
+            **result,
+        )
 
-    async def _submit(self, trigger: Trigger, work: Work) -> str:
+    async def _submit(self, trigger: Trigger, work: Work, also: OnAccepted) -> str:
         """Make the task; return its id. A repetition gets the same one."""
         if not self._catalog.admits(work.principal):
             raise StanzaError("forbidden", _NOT_ADMITTED.format(principal=work.principal))
         if work.skill is not None:
-            running = self._run_skill(trigger, work, work.skill)
+            running = self._run_skill(trigger, work, work.skill, also)
         elif self._goal is None:
             raise StanzaError("feature-not-implemented", _NO_MODEL)
         else:
-            running = self._run_goal(trigger, work, self._goal)
+            running = self._run_goal(trigger, work, self._goal, also)
         answer = await running
         assert isinstance(answer, Accepted), "it was asked for as a task"
         return answer.task
 
-    async def _run_skill(self, trigger: Trigger, work: Work, name: str) -> Accepted | Result:
+    async def _run_skill(
+        self, trigger: Trigger, work: Work, name: str, also: OnAccepted
+    ) -> Accepted | Result:
         internal = self._tasks.internal.get(name) if trigger.source == "plan" else None
         if internal is not None:
-            return await self._execute(self._request(trigger, work, name, work.params), internal)
+            request = self._request(trigger, work, name, work.params)
+            return await self._execute(request, internal, also)
         skill = self._catalog.view(work.principal).get(name)
         if skill is None and (late := self._tasks.late_sources()):
             text = _LATE.format(skill=name, sources=", ".join(late[:_MOST_NAMED]))
@@ -137,14 +147,19 @@ class TaskStarter:
         # skill that only reads gets parameters without their data: those are the person's own.
         strangers = work.filled or bool(work.taints) or not skill.annotations.read_only
         chosen = ITS_PARAMETERS if strangers else ()
-        return await self._execute(self._request(trigger, work, name, work.params, chosen))
+        request = self._request(trigger, work, name, work.params, chosen)
+        return await self._execute(request, None, also)
 
-    async def _run_goal(self, trigger: Trigger, work: Work, skill: Skill) -> Accepted | Result:
+    async def _run_goal(
+        self, trigger: Trigger, work: Work, skill: Skill, also: OnAccepted
+    ) -> Accepted | Result:
         raw = msgspec.Raw(msgspec.json.encode({"goal": goal_of(trigger, work)}))
-        return await self._execute(self._request(trigger, work, skill.name, raw), skill)
+        return await self._execute(self._request(trigger, work, skill.name, raw), skill, also)
 
-    async def _execute(self, request: Request, internal: Skill | None = None) -> Accepted | Result:
-        answer = self._tasks.service.execute(request, internal=internal)
+    async def _execute(
+        self, request: Request, internal: Skill | None, also: OnAccepted
+    ) -> Accepted | Result:
+        answer = self._tasks.service.execute(request, internal=internal, also=also)
         return await answer if isinstance(answer, Awaitable) else answer
 
     def _request(

@@ -1,5 +1,6 @@
 """Errors of the storage, with messages that say how to correct them."""
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,7 +52,11 @@ class UnstorableError(ValueError):
         )
 
 
-_FULL: Final = 13  # sqlite3.SQLITE_FULL, without the import
+# Codes of SQLite, without the import: https://www.sqlite.org/rescode.html
+_FULL: Final = 13
+_IOERR_SHMSIZE: Final = 4874
+"""SQLite has found no room for the memory that its connections share, 32 KiB in a file."""
+_SPACE: Final = "the disk or the quota is full. Free some space"
 
 
 @contextmanager
@@ -70,6 +75,10 @@ def explained(path: Path) -> Iterator[None]:
             raise
         raise found from error
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFullError(
+                f"The data directory needs {path}, which cannot be written: {_SPACE}."
+            ) from error
         raise StorageError(
             f"The data directory needs {path}, which cannot be created or opened:"
             f" {_what_is_there(error)}. Correct its owner and permissions, or set path in"
@@ -85,9 +94,12 @@ def sqlite_error(path: Path, error: BaseException) -> StorageError | None:
     why = None if code is None else _explain(code)
     if code is None or why is None:
         return None
-    # The primary result code is the low byte, https://www.sqlite.org/rescode.html
-    kind = DiskFullError if code & 0xFF == _FULL else StorageError
+    kind = DiskFullError if _is_full(code) else StorageError
     return kind(f"The database {path} {why} (SQLite says: {error}).")
+
+
+def _is_full(code: int) -> bool:
+    return code & 0xFF == _FULL or code == _IOERR_SHMSIZE
 
 
 def _what_is_there(error: OSError) -> str:
@@ -99,10 +111,10 @@ def _what_is_there(error: OSError) -> str:
 def _explain(code: int) -> str | None:
     import sqlite3  # noqa: PLC0415
 
-    # The primary result code is the low byte, https://www.sqlite.org/rescode.html
+    if _is_full(code):
+        return f"cannot grow: {_SPACE}"
+    # The primary result code is the low byte.
     match code & 0xFF:
-        case sqlite3.SQLITE_FULL:
-            return "cannot grow: the disk or the quota is full. Free some space"
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
             return (
                 "is damaged or not an SQLite database. Move it away together with its -wal and"

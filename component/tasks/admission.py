@@ -39,10 +39,12 @@ from component.tasks.request import (
     THE_CALLER,
     CallerContext,
     Confirmation,
+    OnAccepted,
     OnResult,
     Request,
     RequestKey,
     key_of,
+    no_change,
 )
 from component.tasks.rows import TERMINAL, Row
 from component.tasks.run import Admitted, AlreadyError, Run, context_of
@@ -99,18 +101,24 @@ class Admission:
         self.any_records = True
 
     def execute(
-        self, request: Request, on_result: OnResult | None = None, internal: Skill | None = None
+        self,
+        request: Request,
+        on_result: OnResult | None = None,
+        internal: Skill | None = None,
+        also: OnAccepted = no_change,
     ) -> Answer | Awaitable[Answer]:
         """Serve a request, at once if nothing about it waits.
 
         `on_result` is called when the skill has run on this instance, before the request is
         answered, and never for a repetition. `internal` is the skill, if it is one of the service
-        itself, which nobody sees, and which no rule of the policy is about.
+        itself, which nobody sees, and which no rule of the policy is about. `also` changes the
+        database in the transaction that accepts a request with the mode `async`, and not for a
+        repetition.
 
         Raises the StanzaErrors of the specification's error table; the awaitable may raise them
         too.
         """
-        steps = self._admit(request, on_result, internal)
+        steps = self._admit(request, on_result, internal, also)
         try:
             first = next(steps)
         except StopIteration as ended:
@@ -119,7 +127,11 @@ class Admission:
         return _wait(steps, first)
 
     def _admit(
-        self, request: Request, on_result: OnResult | None, internal: Skill | None
+        self,
+        request: Request,
+        on_result: OnResult | None,
+        internal: Skill | None,
+        also: OnAccepted,
     ) -> Waits[Answer]:
         # Row 2, else `malformed`: identifiers (COM-017); the decoder has checked the rest.
         if request.name is not None or request.context is not None or request.earlier:
@@ -176,7 +188,7 @@ class Admission:
                 request = msgspec.structs.replace(request, caller_context=caller)
             asks = request.confirmation is not None or request.undecided
             if not skill.at_once or asks or request.mode == "async":
-                admitted = Admitted(request, skill, arguments, key, flight, on_result)
+                admitted = Admitted(request, skill, arguments, key, flight, on_result, also)
                 return cast("Answer", (yield partial(self._serve, admitted)))
             outcome = self._run_at_once(request, skill, arguments, on_result)
             flight.land(outcome)  # an error is an outcome, too (RPL-013)
@@ -521,6 +533,7 @@ class Admission:
             if found is not None:
                 raise AlreadyError(found)
             self._store.records.check(tx, principal)
+            admitted.also(tx, task)
             if question is None and slot is None:
                 tx.wake_others()
             return row, accepted, question is None

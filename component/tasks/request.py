@@ -22,6 +22,7 @@ from component.agent_addresses import canonical_address
 from component.budget.protocol import TurnBudget
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
+from component.store.database import Database
 from xep.fluux_agent.confirm import Approvals
 from xep.fluux_agent.delegation import Delegation
 from xep.fluux_agent.execute import Execute, Param
@@ -43,6 +44,14 @@ principal has already confirmed exactly this call, together with others.
 
 OnResult: TypeAlias = Callable[[tuple[Taint, ...]], None]
 """Receives the possible authors of a result, if the result names them."""
+OnAccepted: TypeAlias = Callable[[Database, str], object]
+"""Changes the database in the transaction that accepts a request as a task, whose id it receives.
+It may be called more than once.
+"""
+
+
+def no_change(_database: Database, _task: str) -> None:
+    """Change nothing else when a request is accepted."""
 
 
 class CallerContext(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -77,7 +77,15 @@ from component.tasks.questions import (
 )
 from component.tasks.receipts import with_receipt
 from component.tasks.replay import Flight, NewRecord, RecordedAnswer, ReplayRecord
-from component.tasks.request import NO_KEY, Confirmation, OnResult, Request, RequestKey
+from component.tasks.request import (
+    NO_KEY,
+    Confirmation,
+    OnAccepted,
+    OnResult,
+    Request,
+    RequestKey,
+    no_change,
+)
 from component.tasks.rows import TERMINAL, LostError, Row
 from component.tasks.several_calls import SEVERAL_CALLS, CallToStart, Decided
 from component.tasks.standing import Starter
@@ -127,7 +135,7 @@ class Admitted(msgspec.Struct, frozen=True):
 
     `key` identifies repetitions. `flight` waits for the answer, if a request does. `on_result` is
     called when the skill has run on this instance, before the request is answered, and never for a
-    repetition.
+    repetition. `also` changes the database in the transaction that accepts the request as a task.
     """
 
     request: Request
@@ -136,6 +144,7 @@ class Admitted(msgspec.Struct, frozen=True):
     key: RequestKey = NO_KEY
     flight: Flight | None = None
     on_result: OnResult | None = None
+    also: OnAccepted = no_change
 
 
 _ASKED_BY_CLIENTS: Final = ("iq", "message", "command")

@@ -129,6 +129,14 @@ def test_a_component_is_subscribed_to_and_sees_presence(world: World) -> None:
     assert set(types(component.take())) == {(None, juliet.jid), ("probe", juliet.jid)}
 
 
+def test_a_refused_request_does_not_disclose_who_is_there(world: World) -> None:
+    component = world.component()
+    juliet = world.client("juliet", "balcony", "<presence/>")
+    component.says(f"<presence type='subscribe' from='{BOT}' to='juliet@localhost'/>")
+    juliet.says(f"<presence type='unsubscribed' to='{BOT}'/>")
+    assert types(component.take()) == [("unsubscribed", "juliet@localhost")]
+
+
 def test_a_probe_is_answered_for_subscribers_alone(world: World) -> None:
     component = world.component()
     juliet = world.client("juliet", "balcony", "<presence/>")

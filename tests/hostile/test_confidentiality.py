@@ -7,29 +7,27 @@ identifiers and times aside, Alice must not be able to tell which one she talks 
 
 import re
 import secrets
-from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
-import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.config import Agent, Conformance, Policy, RequestLimits, Rule, Skills
-from tests.component.link.connection.acceptor import Link
-from tests.hostile.attached import DOMAIN, attached
-from tests.hostile.tap import Frames
+from tests.kit import AGENT, Kit, anyio_backend, service
+from tests.kit.xmpp import body
 from tests.profiles import examples
+from xep.stanza import Incoming
 
+__all__ = ["anyio_backend"]
 pytestmark = pytest.mark.anyio
 
 ALICE: Final = "alice@good.test/desk"
 BOB: Final = "bob@good.test/desk"
-ASSISTANT: Final = f"assistant@{DOMAIN}"
+ASSISTANT: Final = f"assistant@{AGENT}"
 FLUUX: Final = "urn:fluux:agent:0"
 COMMANDS: Final = "http://jabber.org/protocol/commands"
 DISCO: Final = "http://jabber.org/protocol/disco"
@@ -94,97 +92,63 @@ _steps = st.lists(
 
 
 class Talk:
-    """The server's side of one service: asks for people, and keeps what each of them hears."""
+    """Two people and a service, and the identifiers that each of them has received."""
 
-    def __init__(self, link: Link) -> None:
-        self.replies: dict[str, str] = {}
-        self.said: dict[str, list[str]] = defaultdict(list)
-        self.identifiers: dict[str, list[str]] = defaultdict(list)
-        self._in_replies: dict[str, list[str]] = defaultdict(list)
-        self._link = link
-        self._number = 0
-        self._changed = anyio.Event()
-        self._to_answer: list[str] = []
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+        self._peers = {who: kit.peer(who) for who in (ALICE, BOB)}
+        self._in_replies: dict[str, list[str]] = {ALICE: [], BOB: []}
 
-    async def read(self) -> None:
-        """Read until cancelled. Everybody is a person whose client knows nothing."""
-        frames = Frames(self._stanza)
-        frames.feed(bytes(self._link.received))
-        while data := await self._link.receive():
-            frames.feed(data)
-            while self._to_answer:
-                await self._link.send(self._to_answer.pop())
-            self._changed.set()
-            self._changed = anyio.Event()
-
-    def _stanza(self, name: bytes, attributes: dict[str, str], data: bytes) -> None:
-        to, text = attributes.get("to", ""), data.decode()
-        if name == b"iq" and attributes["type"] in {"get", "set"}:
-            head = f"id='{attributes['id']}' from='{to}' to='{attributes['from']}'"
-            condition = "<service-unavailable xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/>"
-            self._to_answer.append(
-                f"<iq type='error' {head}><error type='cancel'>{condition}</error></iq>"
-            )
-            return
-        whose = to.partition("/")[0]
-        found = re.findall(r"(?: task| id|sessionid)=['\"]([0-9a-f]{24,})", text)
-        self.identifiers[whose] += found
-        if name == b"iq":
-            self._in_replies[whose] += found  # messages come when they come
-            self.replies[attributes["id"]] = text
-        elif name == b"message" and "<body" in text and FLUUX not in text:
-            # What is said in answer; questions and the course of tasks come when they come.
-            self.said[whose].append(text)
+    def identifiers(self, who: str) -> list[str]:
+        """Return those that somebody has received."""
+        peer = self._peers[who]
+        return [one for stanza in (*peer.stanzas, *peer.requests) for one in _identifiers(stanza)]
 
     async def does(self, who: str, what: str, bobs: str) -> str:
         """Ask or say something. Return the reply, once none of their tasks is running."""
         reply = await self._once(who, what, bobs)
         while _AT_WORK.search(await self._once(who, _LIST, bobs)):
-            pass
+            await self._kit.advance(1)
         return reply
 
     async def _once(self, who: str, what: str, bobs: str) -> str:
-        self._number += 1
-        id_ = f"n{self._number}"
-        mine = (self._in_replies[who.partition("/")[0]] or ["x"])[-1]
+        peer = self._peers[who]
         if what in SAID:
-            said = self.said[who.partition("/")[0]]
-            before = len(said)
-            await self._link.send(
-                f"<message type='chat' id='{id_}' from='{who}' to='{ASSISTANT}'>"
-                f"<body>{what}</body></message>"
-            )
-            while len(said) == before:
-                await self._changed.wait()
-            return said[before]
+            peer.take()
+            await peer.say(what, ASSISTANT)
+            # Questions and the course of tasks come when they come.
+            said = await peer.receive(lambda one: bool(body(one)) and FLUUX not in one.forward())
+            return said.forward()
         type_, _, payload = what.partition(" ")
+        mine = (self._in_replies[who] or ["x"])[-1]
         payload = payload.replace("MINE", mine).replace("BOBS", bobs)
-        await self._link.send(
-            f"<iq type='{type_}' id='{id_}' from='{who}' to='{ASSISTANT}'>{payload}</iq>"
-        )
-        while id_ not in self.replies:
-            await self._changed.wait()
-        return self.replies[id_]
+        reply = await peer.iq(type_, payload, ASSISTANT)
+        self._in_replies[who] += _identifiers(reply)  # those of messages come when they come
+        return reply.forward()
+
+
+def _identifiers(stanza: Incoming) -> list[str]:
+    return re.findall(r"(?: task| id|sessionid)=['\"]([0-9a-f]{24,})", stanza.forward())
 
 
 @asynccontextmanager
-async def service(directory: Path, *, with_bob: bool) -> AsyncIterator[Talk]:
-    hidden = anyio.Path(directory / "hidden.py")
-    await hidden.parent.mkdir()
-    await hidden.write_text(HIDDEN)
-    sections = {
-        "agent": Agent(allowed_domains=("good.test",)),
-        "policy": Policy(rules=(Rule(skills=("only-bob",), allowed_jids=("bob@good.test",)),)),
-        "skills": Skills(modules=(str(hidden),) if with_bob else ()),
-        "conformance": Conformance(enabled=True),
-        "limits": RequestLimits(inline_s=50),
+async def talking(directory: Path, *, with_bob: bool) -> AsyncIterator[Talk]:
+    """Run a service, in which Bob's skill exists or not."""
+    async with service(directory, _sections(directory, with_bob=with_bob)) as kit:
+        yield Talk(kit)
+
+
+def _sections(directory: Path, *, with_bob: bool) -> dict[str, Any]:
+    directory.mkdir()
+    hidden = directory / "hidden.py"
+    hidden.write_text(HIDDEN)
+    return {
+        "agent": {"allowed_domains": ["good.test"]},
+        "policy": {"rules": [{"skills": ["only-bob"], "allowed_jids": ["bob@good.test"]}]},
+        "skills": {"modules": [str(hidden)] if with_bob else []},
+        "conformance": {"enabled": True},
+        "limits": {"inline_s": 50},
     }
-    with anyio.fail_after(120):
-        async with attached(directory, **sections) as link, anyio.create_task_group() as tasks:
-            talk = Talk(link)
-            tasks.start_soon(talk.read)
-            yield talk
-            tasks.cancel_scope.cancel()
 
 
 def same(text: str) -> str:
@@ -198,12 +162,12 @@ async def test_alice_cannot_tell_whether_bob_is_there(steps: list[tuple[str, str
     with TemporaryDirectory() as directory:
         seen: list[list[str]] = []
         for with_bob in (True, False):
-            async with service(Path(directory) / str(with_bob), with_bob=with_bob) as talk:
+            async with talking(Path(directory) / str(with_bob), with_bob=with_bob) as talk:
                 heard = []
                 for who, what in steps:
                     if who == BOB and not with_bob:
                         continue
-                    bobs = (talk.identifiers["bob@good.test"] or [secrets.token_hex(16)])[-1]
+                    bobs = (talk.identifiers(BOB) or [secrets.token_hex(16)])[-1]
                     reply = await talk.does(who, what, bobs)
                     if who == ALICE:
                         heard.append(f"{what}\n{same(reply)}")
@@ -215,11 +179,11 @@ async def test_alice_cannot_tell_whether_bob_is_there(steps: list[tuple[str, str
 async def test_identifiers_cannot_be_guessed(tmp_path: Path) -> None:
     erase = next(what for what in REQUESTS if "conformance.erase" in what)
     form = next(what for what in REQUESTS if "command/tasks" in what)
-    async with service(tmp_path / "service", with_bob=False) as talk:
+    async with talking(tmp_path / "service", with_bob=False) as talk:
         for _ in range(60):
             await talk.does(ALICE, erase, "x")
             await talk.does(ALICE, form, "x")
-        found = set(talk.identifiers["alice@good.test"])
+        found = set(talk.identifiers(ALICE))
     assert len(found) >= 120
     assert all(len(one) >= 32 for one in found)  # 128 bits
     shortest = min(map(len, found))

@@ -12,6 +12,10 @@ Nothing of the operating system is used but files: the XMPP server is in memory
 threads are those of `tests.kit.system`. Time jumps to the next deadline when everybody waits. The
 same seed gives the same stanzas in the same order.
 
+The disk (`tests.kit.disk`) fails on demand, and a power failure loses what was not synced. Several
+services can share a real PostgreSQL database, whose clock is the simulated one
+(`tests.kit.database`).
+
 A module that uses it also imports `anyio_backend`, which gives its tests trio with a clock that
 jumps.
 """

@@ -29,6 +29,11 @@ def current_process() -> Process:
     return _process.get()
 
 
+def find_process() -> Process | None:
+    """Return the process of the current task; None if that is of no service."""
+    return _process.get(None)
+
+
 class StepCounter(trio.abc.Instrument):
     """Calls a function before the task steps of a process have reached a number.
 

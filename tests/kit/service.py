@@ -25,6 +25,7 @@ from component.config.llm import ModelChoice
 from component.kernel.kernel import Kernel, Reloaded
 from component.models.protocol import Model
 from component.skills import Skill, declare, schema
+from tests.kit.disk import Disk
 from tests.kit.model import Script
 from tests.kit.process import Process
 from tests.kit.system import SimulatedSystem
@@ -80,8 +81,10 @@ class Kit:
         system_: SimulatedSystem,
         model: Script | None,
         skills: Sequence[Skill],
+        disk: Disk | None = None,
     ) -> None:
         self.settings = settings
+        self._disk = disk
         self.xmpp = xmpp
         self.model = model
         self.system = system_
@@ -103,6 +106,17 @@ class Kit:
         """The kernel of the running service."""
         assert self.service._subsystems is not None, "the service runs"
         return self.service._subsystems.kernel
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the service runs, and has opened its files."""
+        service = getattr(self, "service", None)
+        return self.process.is_alive and service is not None and service._subsystems is not None
+
+    @property
+    def ended(self) -> anyio.Event:
+        """Is set when the running process has ended."""
+        return self._ended
 
     def peer(
         self, jid: str, *, presence: str | None = "<presence/>", features: Sequence[str] = ()
@@ -176,18 +190,28 @@ class Kit:
         self.strike()
         await self.buried()
 
-    def strike(self) -> None:
+    def strike(self, *, power_fails: bool = False) -> list[str]:
         """Kill the process at once, without waiting: what it does from now on is not to be seen.
 
-        A function of another thread or of the scheduler may call this; `buried` has to follow.
+        With `power_fails` the whole machine stops, and what was not synced may be lost; returns
+        what was. A function of another thread or of the scheduler may call this; `buried` has to
+        follow.
         """
         assert self.process.is_alive, "it is killed once"
         self.process.is_alive = False
         path = self.settings.storage.path
         if path.exists():
             shutil.copytree(path, self._left, ignore=shutil.ignore_patterns("*.sock"))
-        self.xmpp.disconnect(self.agent)
+            if not power_fails and (lock := path / "agent.lock").exists():
+                # The same file, by which the next process knows that this one has ended.
+                (self._left / lock.name).unlink()
+                (self._left / lock.name).hardlink_to(lock)
+        lost: list[str] = []
+        if self._disk is not None:
+            lost = self._disk.copied(path, self._left, power_fails=power_fails)
+        self.xmpp.disconnect(self.agent, self)
         self._token.run_sync_soon(self._scope.cancel)
+        return lost
 
     async def buried(self) -> None:
         """Wait until a killed process has ended, and restore the files that it left."""
@@ -218,7 +242,8 @@ class Kit:
         self._scope = anyio.CancelScope()
         make = None if self.model is None else self._make_model
         try:
-            self.service = Service(self.settings, connect=self.xmpp.connect, make_model=make)
+            connect = partial(self.xmpp.connect, owner=self)
+            self.service = Service(self.settings, connect=connect, make_model=make)
             for skill in self._skills:
                 self.service.catalog.registry.add(skill)
             with self._scope:
@@ -238,7 +263,8 @@ def make_settings_of(
     sections = tomllib.loads(settings) if isinstance(settings, str) else dict(settings)
     given = sections.get("server", {})
     server = {"component_domain": AGENT, "component_secret": _SECRET} | given
-    sections |= {"server": server, "storage": {"path": directory / "data"}}
+    storage = {"path": directory / "data"} | sections.get("storage", {})
+    sections |= {"server": server, "storage": storage}
     if model is not None:
         sections.setdefault(
             "llm", {"provider": "vllm", "model": "scripted", "base_url": "http://m"}

@@ -167,3 +167,25 @@ async def test_two_services_run_in_one_process(tmp_path: Path) -> None:
         romeo = montague.peer("romeo@montague.example/orchard")
         assert await juliet.ask("Are you there?", "Yes") == "Yes, Juliet?"
         assert await romeo.ask("Are you there?", "Yes") == "Yes, Romeo?"
+
+
+async def test_stanzas_between_servers_take_time_and_stay_in_order(tmp_path: Path) -> None:
+    async with service(tmp_path) as kit:
+        juliet, romeo = kit.peer(JULIET), kit.peer("romeo@montague.example/garden")
+        delays = iter((5.0, 1.0))
+        kit.xmpp.delay = lambda: next(delays)
+        for words in ("first", "second"):
+            await juliet.say(words, "romeo@montague.example/garden")
+        await kit.advance(4)
+        assert romeo.take() == []
+        assert [await romeo.hear(), await romeo.hear()] == ["first", "second"]
+
+
+async def test_stanzas_between_parted_domains_are_lost(tmp_path: Path) -> None:
+    async with service(tmp_path) as kit:
+        juliet, romeo = kit.peer(JULIET), kit.peer("romeo@montague.example/garden")
+        kit.xmpp.parted = {frozenset(("capulet.example", "montague.example"))}
+        await juliet.say("lost", "romeo@montague.example/garden")
+        kit.xmpp.parted.clear()
+        await juliet.say("joined", "romeo@montague.example/garden")
+        assert await romeo.hear() == "joined"

@@ -1,10 +1,13 @@
 """XMPP servers in memory, with the people and the services that are connected to them.
 
 It routes as `demo_server` does: presence and subscriptions, disco and ping of the server, errors
-for what is not there. Every domain at which a peer has its account is a server of its own.
+for what is not there. Or it behaves as Prosody or ejabberd: `tests/servers/test_kit_alike.py` plays
+the same scripts on it and on them. Every domain at which a peer has its account is a server of its
+own.
 """
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -18,6 +21,9 @@ from demo_server.component_link import ComponentLink
 from demo_server.router import Router
 from demo_server.table import Account, Link, Session, Table
 from demo_server.wire import Wire
+from tests.kit.blocking import Answer, BlockingRouter
+from tests.kit.offline import OfflineStorage
+from tests.kit.routing import ServerRouter
 from tests.kit.stream import ServerEnd, connection
 from xep.binding.escaping import escape_attribute, escape_text
 from xep.disco import Feature, Identity, InfoQuery
@@ -43,24 +49,45 @@ class Xmpp:
 
     Args:
         group: runs the connections.
+        server: which server they behave as (`tests.kit.routing`), also in what they keep for people
+            who are away (`tests.kit.offline`); None for `demo_server`, which keeps nothing.
+        federates: whether servers of other domains may exist. Those of tests that are real do not
+            look for them.
 
     Attributes:
         stanzas: every stanza between servers and services, in order: "received" by a server or
             "sent" by it, and the XML.
         is_up: whether the servers accept connections of services.
         cut: domains that stanzas of other domains do not reach; they are lost.
+        parted: pairs of domains between which stanzas are lost.
+        passing: called with each stanza that one server sends to another: the domains, and the XML.
+        kept_out: called with an account and each stanza that its server keeps out, because the
+            account blocks who has sent it.
+        delay: returns how many seconds a stanza takes from one server to another; None if they take
+            none. Stanzas between the same two domains stay in order.
     """
 
-    def __init__(self, group: TaskGroup) -> None:
+    def __init__(
+        self, group: TaskGroup, server: OfflineStorage | None = None, *, federates: bool = True
+    ) -> None:
+        self._server = server
+        self._federates = federates
         self.stanzas: list[tuple[str, str]] = []
         self.is_up = True
         self.cut: set[str] = set()
+        self.parted: set[frozenset[str]] = set()
+        self.passing: Callable[[str, str, str], None] = lambda _from, _to, _xml: None
+        self.kept_out: Callable[[JID, str], None] = lambda _account, _xml: None
+        self.delay: Callable[[], float] | None = None
+        self._late: dict[tuple[str, str], deque[tuple[float, Incoming]]] = {}
+        """What is on its way between two domains, and when it arrives."""
         self._secrets: dict[str, str] = {}
         self._group = group
-        self._hosts: dict[str, Router] = {}
+        self._hosts: dict[str, BlockingRouter] = {}
         self._homes: dict[str, Router] = {}
         """The server of each service, by the domain of the service."""
-        self._connections: dict[str, list[ServerEnd]] = {}
+        self._connections: dict[str, list[tuple[object, ServerEnd, Wire]]] = {}
+        """Those of each domain, with their owners."""
 
     def add_service(self, domain: str, secret: str) -> None:
         """Let a service with this domain connect to the server of the domain above."""
@@ -73,17 +100,27 @@ class Xmpp:
             if router is not home:
                 router.table.components[domain] = _Remote(self, domain)
 
-    async def connect(self, options: Server) -> Any:
-        """Open the connection of a service; see `component.link.connection.transport.connect`."""
+    async def connect(self, options: Server, owner: object = None) -> Any:
+        """Open the connection of a service; see `component.link.connection.transport.connect`.
+
+        Several services of one domain are distinguished by their owners.
+        """
         await anyio.lowlevel.checkpoint()
         if not self.is_up:
             raise failure.connect_failed(options, ConnectionRefusedError(111, "refused"))
         ours, theirs = connection(options)
         domain = options.component_domain
-        self._connections.setdefault(domain, []).append(theirs)
         wire = Wire(theirs, _MAX_OUTPUT, self._tap)
+        mine = owner, theirs, wire
+        self._connections.setdefault(domain, []).append(mine)
         link = ComponentLink(wire, self._secrets, self._homes[domain])
-        self._group.start_soon(wire.run, link.talk)
+
+        async def run() -> None:
+            await wire.run(link.talk)
+            if mine in self._connections[domain]:
+                self._connections[domain].remove(mine)
+
+        self._group.start_soon(run)
         return ours
 
     def connect_link(self, domain: str, link: Link) -> Router:
@@ -92,25 +129,51 @@ class Xmpp:
         home.table.components[domain] = link
         return home
 
-    def disconnect(self, domain: str) -> None:
-        """Break all connections of a service."""
-        connections = self._connections.pop(domain, [])
-        while connections:
-            connections.pop().reset()
-        self._homes[domain].table.components[domain] = None
+    def serve_accounts(self, host: str, answers: Mapping[str, Answer]) -> Router:
+        """Let functions answer the requests to accounts of a host, by their payloads; return the
+        server.
+        """
+        router = self._host(host)
+        router.answers.update(answers)
+        return router
+
+    def disconnect(self, domain: str, owner: object = None) -> None:
+        """Break all connections of a domain, or those of one owner."""
+        links = self._homes[domain].table.components
+        connections = self._connections.get(domain, [])
+        for connection_ in [one for one in connections if owner in (None, one[0])]:
+            connections.remove(connection_)
+            _, theirs, wire = connection_
+            theirs.reset()
+            if links[domain] is wire:
+                links[domain] = None
+
+    def is_connected(self, domain: str) -> bool:
+        """Return whether a service is connected."""
+        return self._homes[domain].table.components[domain] is not None
 
     def enter(self, jid: JID, link: "_Link") -> tuple[Router, Session]:
         """Log a client in; return its session, and the server that it is connected to."""
+        router = self.add_account(jid)
+        return router, router.enter(jid.local or "", jid.resource, link)
+
+    def add_account(self, jid: JID) -> Router:
+        """Have an account, whose clients may log in later; return its server."""
         router = self._host(jid.domain)
         assert jid.local is not None, "an account has a localpart"
-        if jid.local not in router.table.accounts:
-            router.table.accounts[jid.local] = Account(jid.bare)
-        return router, router.enter(jid.local, jid.resource, link)
+        router.table.accounts.setdefault(jid.local, Account(jid.bare))
+        return router
 
-    def _host(self, domain: str) -> Router:
+    def _host(self, domain: str) -> BlockingRouter:
         found = self._hosts.get(domain)
         if found is None:
-            found = Router(Table(domain, (), ()))
+            table = Table(domain, (), ())
+            if self._server is None:
+                found = BlockingRouter(table, "prosody", self._keeps_out)
+            else:
+                found = ServerRouter(
+                    table, self._server, self._keeps_out, federates=self._federates
+                )
             for other, router in self._hosts.items():
                 router.table.components[domain] = _Remote(self, domain)
                 found.table.components[other] = _Remote(self, other)
@@ -119,12 +182,38 @@ class Xmpp:
             self._hosts[domain] = found
         return found
 
+    def _keeps_out(self, account: JID, xml: str) -> None:
+        self.kept_out(account, xml)
+
     def deliver(self, domain: str, xml: str) -> None:
         """Deliver a stanza that another server sends to a domain."""
         stanza = parse(xml)
-        sender = JID.parse(stanza.sender or "")
-        if not self.cut.isdisjoint((domain, sender.domain)):
+        between = JID.parse(stanza.sender or "").domain, domain
+        self.passing(*between, xml)
+        late = self._late.get(between)
+        if self.delay is None and late is None:
+            self._arrive(between, stanza)
             return
+        at = anyio.current_time() + (0.0 if self.delay is None else self.delay())
+        if late is None:
+            self._late[between] = late = deque()
+            self._group.start_soon(self._carry, between, late)
+        late.append((max(at, late[-1][0]) if late else at, stanza))
+
+    async def _carry(self, between: tuple[str, str], late: deque[tuple[float, Incoming]]) -> None:
+        """Deliver what is on its way between two domains, each stanza at its time."""
+        while late:
+            at, stanza = late[0]
+            await anyio.sleep(max(0.0, at - anyio.current_time()))
+            late.popleft()
+            self._arrive(between, stanza)
+        del self._late[between]
+
+    def _arrive(self, between: tuple[str, str], stanza: Incoming) -> None:
+        _, domain = between
+        if not self.cut.isdisjoint(between) or frozenset(between) in self.parted:
+            return
+        sender = JID.parse(stanza.sender or "")
         router = self._hosts.get(domain) or self._homes[domain]
         router.from_component(sender, stanza, _Remote(self, sender.domain))
 

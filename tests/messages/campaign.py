@@ -183,7 +183,8 @@ class Campaign:
         self._seed = seed
         self._link: Link | None = None
         self._changed = anyio.Event()
-        self._most_between = max(20, min(199, messages // 5 - 1))
+        self._least_between = min(20, messages // 6)
+        self._most_between = max(self._least_between, min(199, messages // 5 - 1))
         self._fault_at = 0
         self._over = False
         self._writing = anyio.Lock()
@@ -332,7 +333,7 @@ class Campaign:
         faults = (self._reset, self._cut_in_a_stanza, self._kill, self._lock_disk)
         coming: list[Callable[[], Awaitable[None]]] = []
         while not self._over:
-            self._fault_at += self._random.randrange(20, self._most_between + 1)
+            self._fault_at += self._random.randrange(self._least_between, self._most_between + 1)
             self._change()
             await self._until(lambda: len(self.sent) >= self._fault_at or self._over)
             if not self._over:

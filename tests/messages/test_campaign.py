@@ -11,7 +11,7 @@ from tests.messages.campaign import Campaign
 from tests.profiles import SEED as SEED_OF_ALL
 from tests.profiles import THOROUGH
 
-MESSAGES: Final = int(os.environ.get("MESSAGES", "100000" if THOROUGH else "100"))
+MESSAGES: Final = int(os.environ.get("MESSAGES", "100000" if THOROUGH else "50"))
 
 pytestmark = pytest.mark.servers
 SEED: Final = int(os.environ.get("MESSAGES_SEED", SEED_OF_ALL))

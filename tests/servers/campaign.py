@@ -57,7 +57,7 @@ DECK: Final[Sequence[Kind]] = (
 )
 """The kinds of the points of one round, in any order."""
 ROUND: Final = len(DECK)
-SHORT: Final[Sequence[Kind]] = ("kill", "pause", "kill", "roll")
+SHORT: Final[Sequence[Kind]] = ("kill", "pause", "roll")
 """Those of a short round, after which nobody has been away for long enough to be evicted."""
 
 

@@ -31,7 +31,7 @@ from tests.servers.postgres import Databases, Postgres
 
 pytestmark = [pytest.mark.servers]
 
-POINTS = int(os.environ.get("CRASH_POINTS", "1000" if THOROUGH else "4"))
+POINTS = int(os.environ.get("CRASH_POINTS", "1000" if THOROUGH else "3"))
 FIRST = int(os.environ.get("CRASH_FIRST", "0"))
 SETTLED_S = 90.0
 

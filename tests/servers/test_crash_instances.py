@@ -22,6 +22,9 @@ from tests.servers.dealer import HOME, Dealer, Link
 pytestmark = [pytest.mark.servers]
 
 TAKE_OVER_S = 30.0
+SKILLS = [str(crashing.SKILLS)]
+if not THOROUGH:
+    SKILLS.append(str(Path(__file__).with_name("quick_leases.py")))
 GONE = "took over the tasks of a dead instance"
 EVICTED = "other instances have taken over the tasks of this one; it joins again under a new name"
 
@@ -37,6 +40,7 @@ class Pair:
                 postgres=url,
                 backend=backend,
                 tasks__per_principal=10_000,
+                skills__modules=SKILLS,
             )
             for name, backend in (("one", "trio"), ("other", "asyncio"))
         ]

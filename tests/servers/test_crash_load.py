@@ -15,7 +15,7 @@ from tests.servers.dealer import Dealer
 
 pytestmark = [pytest.mark.servers]
 
-KILLS = 40 if THOROUGH else 3
+KILLS = 40 if THOROUGH else 2
 
 
 @pytest.fixture

@@ -65,6 +65,7 @@ def told(desk: Desk, task: str) -> bool:
         return bool(found)
 
 
+@pytest.mark.thorough
 def test_no_completed_step_is_repeated(desk: Desk, caller: SlixClient) -> None:
     asked = execute("steps", attributes="mode='async' request='crash'", run="crash")
     task = accepted(caller.iq(desk.assistant, asked, "set"))

@@ -1,21 +1,23 @@
 """Simulates lives of the service: `python -m tests.simulation --help`."""
 
 import argparse
-import logging
+import os
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import count, takewhile
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
-import structlog
 from msgspec.structs import replace
 
 from tests.simulation.history import line
 from tests.simulation.life import Life, draw
+from tests.simulation.many import Outcome, play_many, silence
 from tests.simulation.rules import Violation
-from tests.simulation.world import World, kinds, play, read_life, write_life
+from tests.simulation.world import Lives, Play, World, kinds, play, read_life, write_life
 
 DAYS: Final = 20.0
 """Days of a life, unless somebody says otherwise."""
@@ -37,48 +39,74 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--from", type=int, default=1, dest="first", help="the first seed")
     parser.add_argument("--lives", type=int, default=10, help="how many lives")
     parser.add_argument("--minutes", type=float, help="how long new lives are begun, instead")
-    parser.add_argument("--days", type=float, default=DAYS, help="simulated days of a life")
     parser.add_argument("--first-failure", action="store_true", help="end at the first failure")
+    parser.add_argument("--days", type=float, help="simulated days of a life")
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=os.cpu_count() or 1,
+        help="how many lives at the same time; with --instances always one",
+    )
+    parser.add_argument(
+        "--instances",
+        action="store_true",
+        help="let two or three instances share a PostgreSQL database; --days 0.05 by default",
+    )
     parser.add_argument("--log", action="store_true", help="show the log of the service, too")
     options = parser.parse_args(words)
     if not options.log:
-        silent = structlog.make_filtering_bound_logger(logging.CRITICAL)
-        structlog.configure(wrapper_class=silent)
-    with tempfile.TemporaryDirectory(prefix="simulation-") as directory:
-        place = Path(directory) / "life"
+        silence()
+    with ExitStack() as stack:
+        place = Path(stack.enter_context(TemporaryDirectory(prefix="simulation-"))) / "life"
+        if options.instances:
+            from tests.simulation import instances
+
+            lives = stack.enter_context(instances.shared_lives(options.days, place))
+        else:
+            lives = Lives(
+                lambda seed: draw(seed, options.days or DAYS, kinds()),
+                lambda life: play(life, place),
+            )
         if options.seed is not None:
-            return _replay(draw(options.seed, options.days, kinds()), place, options.write)
+            return _replay(lives.draw(options.seed), lives.play, options.write)
         if options.life is not None:
-            return _replay(read_life(options.life), place, options.write)
-        until = None if options.minutes is None else time.monotonic() + 60 * options.minutes
-        return _many(options, place, until)
+            return _replay(read_life(options.life), lives.play, options.write)
+        return _many(options, lives)
 
 
-def _replay(life: Life, place: Path, file: Path | None) -> int:
-    world, violation = play(life, place)
+def _replay(life: Life, play: Play, file: Path | None) -> int:
+    world, violation = play(life)
     for entry in world.history.entries:
         print(line(entry))
     if violation is None:
         print(f"seed {life.seed}: {life.days:g} days, {world.kills} kills, no rule was violated")
         return 0
     print(f"seed {life.seed} violates a rule: {violation}")
-    _show_short(life, place, file)
+    _show_short(life, play, file)
     return 1
 
 
-def _many(options: argparse.Namespace, place: Path, until: float | None) -> int:
+def _many(options: argparse.Namespace, lives: Lives) -> int:
     began, days, kills, failed = time.monotonic(), 0.0, 0, []
-    seed = options.first
-    while seed < options.first + options.lives if until is None else time.monotonic() < until:
-        world, violation = play(draw(seed, options.days, kinds()), place)
-        days, kills = days + world.days, kills + world.kills
-        if violation is not None:
-            failed.append(seed)
-            print(f"seed {seed} violates a rule: {violation}", flush=True)
-            print(f"    make simulate SEED={seed}", flush=True)
+    seeds: Iterable[int] = range(options.first, options.first + options.lives)
+    if options.minutes is not None:
+        until = began + 60 * options.minutes
+        seeds = takewhile(lambda _: time.monotonic() < until, count(options.first))
+    outcomes: Iterator[Outcome]
+    if options.instances:
+        drawn = map(lives.draw, seeds)
+        outcomes = (Outcome.of(life, lives.play(life)) for life in drawn)
+    else:
+        outcomes = play_many(seeds, options.days or DAYS, options.processes)
+    for one in outcomes:
+        days, kills = days + one.days, kills + one.kills
+        if one.violation:
+            failed.append(one.seed)
+            print(f"seed {one.seed} violates a rule: {one.violation}", flush=True)
+            if not options.instances:
+                print(f"    make simulate SEED={one.seed}", flush=True)
             if options.first_failure:
                 break
-        seed += 1
     spent = time.monotonic() - began
     print(
         f"{days:.0f} simulated days and {kills} kills in {spent:.0f} s; seeds that fail: {failed}"
@@ -86,9 +114,9 @@ def _many(options: argparse.Namespace, place: Path, until: float | None) -> int:
     return 1 if failed else 0
 
 
-def _show_short(life: Life, place: Path, file: Path | None) -> None:
+def _show_short(life: Life, play: Play, file: Path | None) -> None:
     def fails(shorter: Life) -> tuple[World, Violation] | None:
-        world, found = play(shorter, place)
+        world, found = play(shorter)
         return None if found is None else (world, found)
 
     print("making it shorter…", flush=True)

@@ -23,7 +23,7 @@ class Area:
     draws: ClassVar[Mapping[Draw, int]] = {}
     actions: ClassVar[tuple[type[Action], ...]] = ()
     rules: ClassVar[Sequence[type[Rule]]] = ()
-    settings: ClassVar[Mapping[str, Any]] = {}
+    settings: Mapping[str, Any] = {}
 
     def __init__(self, world: "World") -> None:
         self.world = world
@@ -34,6 +34,9 @@ class Area:
 
     async def begin(self) -> None:
         """Prepare, before the service starts for the first time."""
+
+    def end(self) -> None:
+        """Undo what `begin` has changed outside of the life."""
 
     async def perform(self, action: Any) -> None:
         """Let an action of this area happen; other actions do not wait for it."""

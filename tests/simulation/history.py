@@ -16,6 +16,15 @@ class Stanza(msgspec.Struct, frozen=True, tag=True):
     xml: str
 
 
+class Passing(msgspec.Struct, frozen=True, tag=True):
+    """A stanza that one server sends to another one."""
+
+    at: float
+    sender: str
+    receiver: str
+    xml: str
+
+
 class Effect(msgspec.Struct, frozen=True, tag=True):
     """Something that a skill has done outside.
 
@@ -32,10 +41,21 @@ class Effect(msgspec.Struct, frozen=True, tag=True):
 
 
 class Prompt(msgspec.Struct, frozen=True, tag=True):
-    """What a model was asked, as one text."""
+    """What a model was asked, as one text.
+
+    Attributes:
+        usd: what the provider charges for the question.
+        most_usd: the same, with the longest possible answer.
+        day: the day (UTC) by the clock of the service.
+        until: when the model answers.
+    """
 
     at: float
     text: str
+    usd: float = 0.0
+    most_usd: float = 0.0
+    day: str = ""
+    until: float = 0.0
 
 
 FaultKind = Literal[
@@ -50,7 +70,9 @@ FaultKind = Literal[
     "error",
     "away",
     "back",
+    "peer",
 ]
+"""What fails; `peer` is about another service than the first one, or the way to it."""
 
 
 class Fault(msgspec.Struct, frozen=True, tag=True):
@@ -61,6 +83,16 @@ class Fault(msgspec.Struct, frozen=True, tag=True):
     about: str = ""
 
 
+class KeptOut(msgspec.Struct, frozen=True, tag=True):
+    """A stanza that the server of an account does not deliver, because the account blocks who has
+    sent it.
+    """
+
+    at: float
+    who: str
+    xml: str
+
+
 class Wish(msgspec.Struct, frozen=True, tag=True):
     """What somebody outside has decided to do: the cause of the stanzas that follow."""
 
@@ -69,7 +101,7 @@ class Wish(msgspec.Struct, frozen=True, tag=True):
     text: str
 
 
-Entry = Stanza | Effect | Prompt | Fault | Wish
+Entry = Stanza | Passing | KeptOut | Effect | Prompt | Fault | Wish
 
 
 class History:
@@ -113,6 +145,10 @@ def _told(entry: Entry) -> str:
         case Stanza(session=session, way=way, xml=xml):
             arrow = "->" if way == "sent" else "<-"
             return f"{session} {arrow} {short(xml)}"
+        case Passing(sender=sender, receiver=receiver, xml=xml):
+            return f"{sender} => {receiver}: {short(xml)}"
+        case KeptOut(who=who, xml=xml):
+            return f"{who} does not get: {short(xml)}"
         case Effect(label=label, step=step, key=key):
             return f"EFFECT {label}: {step} (key {key[:8]})"
         case Prompt(text=text):

@@ -3,7 +3,7 @@
 A life can be written down, shortened, and played again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, Literal
 
@@ -48,7 +48,13 @@ Draw = Callable[[Random, float, int], Action]
 """Draws an action, at a time and with a number."""
 
 
-def draw(seed: int, days: float, kinds: list[tuple[int, Draw]]) -> Life:
+PAUSES_S: Final = (600.0, 3600.0, 6 * 3600.0, 8 * DAY_S)
+"""At most so long nothing happens, as one of these."""
+
+
+def draw(
+    seed: int, days: float, kinds: list[tuple[int, Draw]], pauses_s: Sequence[float] = PAUSES_S
+) -> Life:
     """Draw a life from kinds of actions and how often they happen.
 
     Most days are quiet; on others much happens within an hour, and faults with it.
@@ -62,5 +68,5 @@ def draw(seed: int, days: float, kinds: list[tuple[int, Draw]]) -> Life:
             (one,) = chance.choices(draws, weights)
             made.append(one(chance, at, len(made) + 1))
             at += chance.choice((0.0, 0.01, 0.3, 2.0, 20.0, 300.0)) * chance.random()
-        at += chance.choice((600.0, 3600.0, 6 * 3600.0, 4 * DAY_S)) * chance.random()
+        at += chance.choice(pauses_s) * chance.random()
     return Life(seed, days, tuple(one for one in made if one.at < days * DAY_S))

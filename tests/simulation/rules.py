@@ -6,14 +6,16 @@ has its own (`tests.simulation.areas`).
 
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 import anyio
 
+from component.audit.verify import verify_beside
 from tests.simulation.history import Entry, History, Stanza
 
-LABEL: Final = re.compile(r"\b[xms]\d+(?:\.\w+)?\b")
+LABEL: Final = re.compile(r"\b[xmsrwpgc]\d+(?:\.\w+)?\b")
 """Names a request in all that is said about it."""
 EXECUTE: Final = "{urn:fluux:agent:0#execute}"
 TASK: Final = "{urn:fluux:agent:0#task}"
@@ -63,15 +65,18 @@ class Rules:
         for rule in self._rules:
             self._check(rule.saw, entry, stanza)
 
-    def at_pause(self, kit: Any) -> None:
-        """Check what must hold when nothing has happened for a while."""
-        self._check(check_slots, kit)
+    def at_pause(self, *kits: Any) -> None:
+        """Check what must hold of services when nothing has happened for a while."""
+        for kit in kits:
+            self._check(check_slots, kit)
 
-    def at_rest(self, kit: Any) -> None:
-        """Check what must hold after a time without faults."""
+    def at_rest(self, *kits: Any) -> None:
+        """Check what must hold of services after a time without faults."""
         for rule in self._rules:
             self._check(rule.at_rest)
-        self._check(check_internals, kit)
+        for kit in kits:
+            self._check(check_internals, kit)
+            self._check(check_audit_log, kit.settings.storage.path / "audit")
 
     def _check(self, look: Callable[..., None], *values: Any) -> None:
         try:
@@ -109,3 +114,12 @@ def check_internals(kit: Any) -> None:
     slots = service._worker.slots.snapshot()
     if slots.free != slots.total:
         raise Violation(f"slots that were not given back: {slots.total - slots.free}")
+
+
+def check_audit_log(directory: Path) -> None:
+    """Check that an audit log is complete and unchanged, and was so at each start. Raises
+    Violation.
+    """
+    found = verify_beside(directory)
+    if not found.whole:
+        raise Violation(f"the audit log: {[one.sentence for one in found.findings]}")

@@ -78,8 +78,7 @@ def make_skills(outside: Outside) -> list[Skill]:
         """Do two steps side by side, and one after both."""
 
         async def one(name: str) -> None:
-            work = partial(outside.do, label, name)
-            await context.step(name, work, str, key=name)
+            await context.step(name, partial(outside.do, label, name), str, key=name)
 
         async with anyio.create_task_group() as group:
             group.start_soon(one, "left")

@@ -1,6 +1,7 @@
 """What must hold for tasks that programs have asked for."""
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 from xml.etree import ElementTree as ET
@@ -23,6 +24,9 @@ _AFTERMATH_S: Final = 700.0
 _STOPS_S: Final = 0.5
 """Seconds within which a cancellation has stopped what is going on."""
 _LATE_S: Final = 10.0
+SEE: Final = "to see whether the agent is there"
+NOT_SEE: Final = "no longer to see whether the agent is there"
+"""Wishes to subscribe to the presence of the agent, and to end that."""
 _LONGEST_S: Final = 50 * 3600.0
 """Seconds within which every task ends, with its questions."""
 HASH: Final = "{urn:xmpp:hashes:2}hash"
@@ -89,21 +93,31 @@ class Times:
 
 
 class Told(Rule):
-    """The service reports the end of a task to who has asked for it, unless they were away."""
+    """The service reports the end of a task to who has asked for it, unless they were away, or had
+    ended their subscription to the agent.
+    """
 
     def __init__(self) -> None:
         self._accepted: dict[str, tuple[str, float]] = {}
         self._told: set[str] = set()
         self._away: dict[str, Times] = {}
+        self._stopped: set[str] = set()
+        """Who wants no news now."""
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
         if isinstance(entry, Fault) and entry.kind == "away":
             self._away.setdefault(entry.about, Times()).saw(entry)
+        elif isinstance(entry, Wish) and entry.text == SEE:
+            self._stopped.discard(entry.who)
+        elif isinstance(entry, Wish) and entry.text == NOT_SEE:
+            self._stopped.add(entry.who)
+            self._told.update(one for one, (who, _) in self._accepted.items() if who == entry.who)
         if stanza is None or not isinstance(entry, Stanza) or entry.way != "received":
             return
         who = entry.session.partition("/")[0]
         for accepted in stanza.findall(f"{EXECUTE}accepted"):
-            self._accepted.setdefault(accepted.get("task", ""), (who, entry.at))
+            if who not in self._stopped:
+                self._accepted.setdefault(accepted.get("task", ""), (who, entry.at))
         if stanza.tag.endswith("}message"):
             self._told.update(task for task, state in states_in(stanza) if state in ENDS)
             if "Set aside" in entry.xml:  # an operator has to decide
@@ -168,15 +182,16 @@ class Outcomes(Rule):
 
 
 class Decisions(Rule):
-    """A decision counts if it is that of the one who was asked, about what was asked, and the first
-    one; others are refused.
+    """A decision counts if it is that of somebody who was asked, about what was asked, and the
+    first one; others are refused.
     """
 
     def __init__(self) -> None:
-        self._asked: dict[str, tuple[str, str]] = {}
-        """Who was asked each question, and its digest."""
+        self._asked: defaultdict[str, defaultdict[str, set[str]]]
+        self._asked = defaultdict(lambda: defaultdict(set))
+        """Who was asked each question, and the digests that everybody was shown."""
         self._sent: dict[tuple[str, str], tuple[str, str, str]] = {}
-        self._counted: dict[str, str] = {}
+        self._counted: dict[tuple[str, str], str] = {}
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
         if stanza is None or not isinstance(entry, Stanza):
@@ -184,8 +199,8 @@ class Decisions(Rule):
         who, key = entry.session.partition("/")[0], (entry.session, stanza.get("id", ""))
         if entry.way == "received":
             for confirm in stanza.iter(f"{CONFIRM}confirm"):
-                digest = confirm.findtext(HASH, "")
-                self._asked.setdefault(confirm.get("id", ""), (who, digest))
+                digests = (one.text or "" for one in confirm.iter(HASH))
+                self._asked[confirm.get("id", "")][who].update(digests)
             if stanza.tag.endswith("}iq") and stanza.get("type") == "result" and key in self._sent:
                 self._check(who, *self._sent.pop(key))
         else:
@@ -195,13 +210,13 @@ class Decisions(Rule):
                 self._sent[key] = decision.get("id", ""), value, digest
 
     def _check(self, who: str, question: str, value: str, digest: str) -> None:
-        asked, shown = self._asked.get(question, ("nobody", ""))
-        if who != asked:
-            raise Violation(f"{who} has decided {question}, which {asked} was asked")
-        if digest and digest != shown:
+        asked = self._asked[question]
+        if who not in asked:
+            raise Violation(f"{who} has decided {question}, which {list(asked)} were asked")
+        if digest and digest not in asked[who]:
             raise Violation(f"{who} has decided {question} with the digest of something else")
-        if self._counted.setdefault(question, value) != value:
-            raise Violation(f"{question} was decided twice, and differently")
+        if self._counted.setdefault((question, who), value) != value:
+            raise Violation(f"{who} has decided {question} twice, and differently")
 
 
 class Expiries(Rule):
@@ -241,15 +256,20 @@ class Deadlines(Rule):
 
 
 class Cancelled(Rule):
-    """Nothing is done after a cancellation was confirmed."""
+    """Nothing is done here after a cancellation was confirmed. `peer_rules` is about what agents of
+    other domains do.
+    """
 
     def __init__(self) -> None:
         self._at: dict[str, float] = {}
+        self._delegated: set[str] = set()
         self._faults = Times("full", "error", "healthy")
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
         self._faults.saw(entry)
-        if isinstance(entry, Effect):
+        if isinstance(entry, Wish) and entry.text.startswith("delegates "):
+            self._delegated.add(entry.text.split()[-1])
+        elif isinstance(entry, Effect):
             at = self._at.get(entry.label.partition(".")[0])
             is_late = at is not None and entry.at > at + _STOPS_S
             if is_late and not self._faults.within((at or 0.0) - 70, entry.at):
@@ -257,5 +277,6 @@ class Cancelled(Rule):
         elif stanza is not None and isinstance(entry, Stanza) and entry.way == "received":
             match = re.fullmatch(r"cancel-(x\d+)-\d+", stanza.get("id", ""))
             states = [state for _, state in states_in(stanza)]
-            if match is not None and ("cancelling" in states or "cancelled" in states):
+            is_here = match is not None and match[1] not in self._delegated
+            if match is not None and is_here and {"cancelling", "cancelled"} & {*states}:
                 self._at.setdefault(match[1], entry.at)

@@ -15,6 +15,8 @@ from tests.simulation.history import Effect, Entry, Fault, History, Prompt, Stan
 from tests.simulation.life import Action, Life
 from tests.simulation.rules import Rule, Rules, Violation, check_internals, check_slots
 from tests.simulation.task_rules import (
+    NOT_SEE,
+    SEE,
     Cancelled,
     Deadlines,
     Decisions,
@@ -138,7 +140,7 @@ def test_a_decision_that_must_not_count_is_found() -> None:
     asked, counts = asks(1, ROMEO), result(3, ROMEO, "d")
     assert found(Decisions, asked, decides(2, ROMEO, "d"), counts) == ""
     other = decides(2, JULIET, "d"), result(3, JULIET, "d")
-    assert "which romeo@capulet.example was asked" in found(Decisions, asked, *other)
+    assert "'romeo@capulet.example'] were asked" in found(Decisions, asked, *other)
     forged = decides(2, ROMEO, "d", digest="BBBB")
     assert "something else" in found(Decisions, asked, forged, counts)
     denied = decides(4, ROMEO, "e", "deny"), result(5, ROMEO, "e")
@@ -150,6 +152,9 @@ def test_an_end_that_nobody_is_told_of_is_found() -> None:
     assert found(Told, *begun, event(2, "t", "completed")) == ""
     assert "never reported" in found(Told, *begun, event(2, "t", "running"))
     assert found(Told, *begun, Fault(2, "away", "bot@capulet.example")) == ""
+    assert found(Told, *begun, wants(2, NOT_SEE)) == ""
+    assert found(Told, wants(0, NOT_SEE), *begun) == ""
+    assert "never reported" in found(Told, wants(0, NOT_SEE), wants(0, SEE), *begun)
 
 
 def test_a_task_that_fails_or_takes_long_without_a_cause_is_found() -> None:

@@ -1,13 +1,15 @@
 """Plays a life: runs the service, its surroundings, and what happens to both."""
 
+import gc
 import shutil
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import reduce
 from operator import or_
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, ClassVar, Final, NamedTuple
 from unittest.mock import patch
 
 import anyio
@@ -19,6 +21,7 @@ from trio.testing import MockClock
 
 from component import system
 from component.features.notifications import notifier
+from component.features.peers import calls, shares
 from component.features.schedules import runner
 from component.memory import documents
 from component.pubsub import service as pubsub
@@ -30,16 +33,16 @@ from tests.kit.system import SimulatedSystem
 from tests.kit.xmpp import Xmpp
 from tests.simulation.area import Area
 from tests.simulation.areas import AREAS
-from tests.simulation.history import History
+from tests.simulation.history import FaultKind, History
 from tests.simulation.life import CALLERS, DAY_S, PEOPLE, Draw, Life, Reaction
-from tests.simulation.people import Resident
+from tests.simulation.people import Answer, Decide, Resident
 from tests.simulation.rules import Rules, Violation
 from tests.simulation.skills import Outside
 from tests.simulation.talker import Talker
 
 SETTINGS: Final = {
     # An idle connection wakes the service every minute, which takes longer than all the rest.
-    "server": {"keepalive_s": 1800, "read_timeout_s": 1800},
+    "server": {"keepalive_s": 7200, "read_timeout_s": 7200},
     "agent": {
         "allowed_domains": ["capulet.example"],
         "admins": ["nurse@capulet.example"],
@@ -47,10 +50,12 @@ SETTINGS: Final = {
     },
     "notifications": {"quiet": ""},
     "limits": {"inline_s": 2},
+    "memory": {"reconcile_s": 21_600},
 }
 _LOOKS: Final[Sequence[tuple[Any, str, float]]] = (
-    *((documents, "EVERY_S", 21_600.0), (notifier, "_POLL_S", 1800.0)),
-    *((runner, "_LOOK_S", 600.0), (expiry, "_LOOK_S", 600.0), (pubsub, "_TIDY_S", 21_600.0)),
+    *((documents, "EVERY_S", 21_600.0), (notifier, "_POLL_S", 3600.0)),
+    *((runner, "_LOOK_S", 3600.0), (expiry, "_LOOK_S", 3600.0), (pubsub, "_TIDY_S", 21_600.0)),
+    *((calls, "_LOOK_S", 600.0), (shares, "_LOOK_S", 600.0), (expiry, "EVERY_S", 3600.0)),
 )
 """How often is looked at files and clocks that nobody has changed in most hours, in seconds."""
 CRASHED_S: Final = 5.0
@@ -98,11 +103,19 @@ class World:
         disk: the disk of the service.
         xmpp: the servers.
         kit: the service.
+        kits: all services that run, with those of other domains.
         talker: the model of its agents.
         outside: what skills change.
         residents: the people and programs, by name.
         reactions: how they react to questions about each label.
-        pause_s: seconds until the service is started again when it has ended.
+        areas: the parts of the life.
+        decides: who decides otherwise, by the first letter of the labels.
+        answers: who answers otherwise, by the first letter of the labels.
+        quiet_s: seconds without faults at the end.
+        pauses: seconds until each service is started again when it has ended.
+        sections: the settings of the first service.
+        life: what is played.
+        directory: where the services have their files.
     """
 
     group: TaskGroup
@@ -110,9 +123,11 @@ class World:
     disk: Disk
     xmpp: Xmpp
     kit: Kit
+    quiet_s: ClassVar[float] = QUIET_S
+    sections: Mapping[str, Any]
 
     def __init__(self, life: Life, directory: Path, areas: Sequence[type[Area]] = AREAS) -> None:
-        self._life, self._directory = life, directory
+        self.life, self.directory = life, directory
         clock: Any = trio.lowlevel.current_clock()
         began = clock.current_time()
         self.history = History(lambda: clock.current_time() - began)
@@ -122,22 +137,27 @@ class World:
         self.outside = Outside(self.history, self.chance)
         self.residents: dict[str, Resident] = {}
         self.reactions: dict[str, Reaction] = {}
+        self.decides: dict[str, Decide] = {}
+        self.answers: dict[str, Answer] = {}
         self.kills = 0
         self.days = 0.0
-        self.pause_s = 0.0
-        self._areas = [area(self) for area in areas]
-        self._performs = {kind: area.perform for area in self._areas for kind in area.actions}
+        self.kits: list[Kit] = []
+        self.pauses: defaultdict[Kit, float] = defaultdict(float)
+        self.areas = [area(self) for area in areas]
+        self._performs = {kind: area.perform for area in self.areas for kind in area.actions}
         self._is_over = False
 
     async def play(self) -> None:
         """Play the life. Raises Violation."""
-        life, outside = self._life, system.current()
+        life, outside = self.life, system.current()
         scheduler._ALLOW_DETERMINISTIC_SCHEDULING = True
         scheduler._r.seed(life.seed)
         self.system = SimulatedSystem(life.seed)
         system.use(self.system)
         trio.lowlevel.add_instrument(StandstillDetector(self.history.now, self._stands_still))
-        with simulated_disk() as self.disk, ExitStack() as stack:
+        with ExitStack() as stack:
+            disk = simulated_disk(self.directory, self.history.now, life.seed)
+            self.disk = stack.enter_context(disk)
             for module, name, seconds in _LOOKS:
                 stack.enter_context(patch.object(module, name, seconds))
             try:
@@ -152,67 +172,93 @@ class World:
             finally:
                 self.days = self.history.now() / DAY_S
                 system.use(outside)
+                for area in self.areas:
+                    area.end()
 
     def _stands_still(self, task: str) -> None:
         self.rules.fail(Violation(f"no time passes any more, and {task} runs"))
 
     async def _live(self) -> None:
-        self.xmpp = Xmpp(self.group)
-        sections = SETTINGS | {
-            name: values for area in self._areas for name, values in area.settings.items()
-        }
-        settings = make_settings_of(self._directory, sections, self.talker.script)
+        offline = Random(f"servers {self.life.seed}").choice((None, "prosody", "ejabberd"))
+        self.xmpp = Xmpp(self.group, offline)
+        sections: dict[str, Any] = dict(SETTINGS)
+        for area in self.areas:
+            for name, values in area.settings.items():
+                known = sections.get(name)
+                sections[name] = known | values if isinstance(known, dict) else values
+        self.sections = sections
+        settings = make_settings_of(self.directory, self.sections, self.talker.script)
         secret = settings.server.component_secret.get_secret_value()
         self.xmpp.add_service(AGENT, secret)
-        skills = [skill for area in self._areas for skill in area.skills()]
-        self.kit = Kit(settings, self.group, self.xmpp, self.system, self.talker.script, skills)
+        skills = [skill for area in self.areas for skill in area.skills()]
+        self.kit = Kit(
+            *(settings, self.group, self.xmpp, self.system, self.talker.script, skills), self.disk
+        )
         everybody = (*PEOPLE, *CALLERS)
         for name in everybody:
             self.residents[name] = Resident(self, name)
         for name, other in zip(everybody, (*everybody[1:], everybody[0]), strict=True):
             self.residents[name].bystander = self.residents[other]
-        for area in self._areas:
+        for area in self.areas:
             await area.begin()
-        self.group.start_soon(self._serve)
-        for action in self._life.actions:
+        self.group.start_soon(self.serve, self.kit)
+        for action in self.life.actions:
             pause = action.at - self.history.now()
             await anyio.sleep(max(0.0, pause))
-            if pause > CALM_S and self.kit.process.is_alive:
-                self.rules.at_pause(self.kit)
+            if pause > CALM_S:
+                self.rules.at_pause(*(kit for kit in self.kits if kit.process.is_alive))
             self.group.start_soon(self._performs[type(action)], action)
-        await anyio.sleep(max(0.0, self._life.days * DAY_S - self.history.now()))
-        for area in self._areas:
+        await anyio.sleep(max(0.0, self.life.days * DAY_S - self.history.now()))
+        for area in self.areas:
             area.heal()
-        await anyio.sleep(QUIET_S)
-        for area in self._areas:
+        await anyio.sleep(self.quiet_s)
+        for area in self.areas:
             await area.finish()
-        self.rules.at_rest(self.kit)
+        self.rules.at_rest(*self.kits)
         if self.rules.violation is not None:
             raise self.rules.violation
         self._is_over = True
-        await self.kit.stop()
+        for kit in self.kits:
+            await kit.stop()
 
-    async def _serve(self) -> None:
-        """Run the service as a service manager does."""
-        while not self._is_over:
-            self.history.fault("start")
-            try:
-                await self.kit.run()
-            except Exception as error:
-                if self.kit.process.is_alive:
-                    about = repr(error).replace(str(self._directory), "")
-                    self.history.fault("crash", about)
-                    if not (self.disk.broken_since_start and _is_of_disk(error)):
-                        raise
-                    self.pause_s = CRASHED_S
-            if self.kit.process.is_alive:
-                self.history.fault("stop")
+    async def serve(self, kit: Kit) -> None:
+        """Run a service as a service manager does, until the life is over or it is retired."""
+        is_first = kit is self.kit
+        self.kits.append(kit)
+
+        def note(kind: FaultKind, about: str = "") -> None:
+            if is_first:
+                self.history.fault(kind, about)
             else:
-                await self.kit.buried()
-            self.kit.process.is_alive = False
-            await anyio.sleep(self.pause_s)
-            self.pause_s = 0.0
-            self.disk.broken_since_start = bool(self.disk.fails)
+                self.history.fault("peer", f"{kit.agent}: {kind} {about}".rstrip())
+
+        while not self._is_over and kit in self.kits:
+            note("start")
+            try:
+                await kit.run()
+            except Exception as error:
+                if kit.process.is_alive:
+                    note("crash", repr(error).replace(str(self.directory), ""))
+                    # All services have one disk; the flag is about the first one.
+                    may_be = self.disk.broken_since_start or not is_first
+                    if not (may_be and _is_of_disk(error)):
+                        raise
+                    self.pauses[kit] = CRASHED_S
+            if kit.process.is_alive:
+                note("stop")
+            else:
+                await kit.buried()
+            kit.process.is_alive = False
+            await anyio.sleep(self.pauses[kit])
+            self.pauses[kit] = 0.0
+            if is_first:
+                self.disk.broken_since_start = bool(self.disk.fails)
+
+    def retire(self, kit: Kit) -> None:
+        """Stop a service for good."""
+        self.kits.remove(kit)
+        if kit.process.is_alive:
+            kit.service.stop()
 
 
 def _is_of_disk(error: BaseException) -> bool:
@@ -221,9 +267,9 @@ def _is_of_disk(error: BaseException) -> bool:
     return isinstance(error, StorageError | OSError)
 
 
-def kinds() -> list[tuple[int, Draw]]:
+def kinds(areas: Sequence[type[Area]] = AREAS) -> list[tuple[int, Draw]]:
     """Return how often each kind of action happens."""
-    return [(weight, draw) for area in AREAS for draw, weight in area.draws.items()]
+    return [(weight, draw) for area in areas for draw, weight in area.draws.items()]
 
 
 def read_life(file: Path) -> Life:
@@ -241,14 +287,16 @@ def write_life(life: Life, file: Path) -> None:
     file.write_bytes(msgspec.json.format(msgspec.json.encode(life)) + b"\n")
 
 
-def play(life: Life, directory: Path) -> tuple[World, Violation | None]:
+def play(
+    life: Life, directory: Path, make: Callable[[Life, Path], World] = World
+) -> tuple[World, Violation | None]:
     """Play a life in an event loop of its own; return the world, and what was violated."""
     worlds: list[World] = []
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
 
     async def run() -> Violation | None:
-        world = World(life, directory)
+        world = make(life, directory)
         worlds.append(world)
         try:
             await world.play()
@@ -259,5 +307,22 @@ def play(life: Life, directory: Path) -> tuple[World, Violation | None]:
         return None
 
     backend = {"clock": MockClock(autojump_threshold=0)}
-    found = anyio.run(run, backend="trio", backend_options=backend)
+    # Collections take a quarter of the time, and could change the order in which tasks end.
+    gc.disable()
+    try:
+        found = anyio.run(run, backend="trio", backend_options=backend)
+    finally:
+        gc.enable()
+    gc.collect()
     return worlds[0], found
+
+
+Play = Callable[[Life], tuple[World, Violation | None]]
+"""Plays a life; returns the world, and what was violated."""
+
+
+class Lives(NamedTuple):
+    """Lives of a kind: draws one from a seed, and plays one."""
+
+    draw: Callable[[int], Life]
+    play: Play

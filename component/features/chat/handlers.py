@@ -1,7 +1,7 @@
 """Messages from people (RFC 6121 §5): each passes a list of stages until one of them handles it.
 
-    duplicates · too many · encrypted · files · answers · corrections and retractions · commands
-    · the agent
+    duplicates · too many · encrypted · files · corrections · answers · corrections and
+    retractions · commands · the agent
 
 Features contribute the stages (`component.link.messages.inbound.MessageStage`). Each person gets
 one notice, before the first answer, that the agent is a machine (`notices.py`).

@@ -30,6 +30,7 @@ from component.link.messages.inbound import (
 from component.memory_directory.layout import SessionKey
 from component.store import StorageError
 from component.store.outages import log_failure
+from component.task_messages.spoken_answers import refusal_in, said_in, says_always
 from xep.chat_states import NAMESPACE as CHAT_STATES
 from xep.explicit_encryption import NAMESPACE as ENCRYPTION
 from xep.jid import JID
@@ -329,28 +330,46 @@ class AgentStages:
     def stages(self) -> tuple[MessageStage, ...]:
         """Return the stages."""
         return (
+            MessageStage(StageOrder.CORRECTIONS, self._correct),
             MessageStage(
                 StageOrder.REVISIONS, self._take_revision, features=(CORRECTION, RETRACTION)
             ),
             MessageStage(StageOrder.AGENT, self._say_to_agent, features=(CHAT_STATES,)),
         )
 
+    async def _correct(self, message: InboundMessage) -> Handled | None:
+        """Correct a message that waits for its turn, although a question that takes any text is
+        open. What may be a yes or a no is left to the questions, which take none from a correction.
+        """
+        if message.replaces is None or not message.text or is_command(message):
+            return None
+        decides = said_in(message.text) or refusal_in(message.text) or says_always(message.text)
+        return None if decides or message.selected else await self._revise(message)
+
     async def _take_revision(self, message: InboundMessage) -> Handled | None:
-        """Correct or remove a message that waits for its turn."""
+        """Correct or remove a message that waits for its turn, or say that it is too late."""
         if not (message.retracts or message.replaces) or self._is_replacement(message):
             return None
+        revised = await self._revise(message)
+        if revised is not None:
+            goes_on = is_command(message) and revised.reply is None
+            return None if goes_on else revised
+        late = _LATE_RETRACTION if _is_retraction(message) else _LATE_CORRECTION
+        return Handled(late.format(done=_ACTED))
+
+    async def _revise(self, message: InboundMessage) -> Handled | None:
+        """Correct or remove a message; return None if it does not wait for its turn any more."""
         body = None if _is_retraction(message) or is_command(message) else said_to_agent(message)
         agent, first = self._agent_of(message), self._references.first(message)
         assert first is not None, "it refers to a message"
         try:
             if await self._agents.revised(SessionKey(agent, message.principal), first, body):
                 self._references.add(message)
-                return None if is_command(message) else Handled()
+                return Handled()
         except StorageError as error:
             log_failure(_log, "could not revise a message", error)
             return Handled(_AT_FAULT)
-        late = _LATE_RETRACTION if _is_retraction(message) else _LATE_CORRECTION
-        return Handled(late.format(done=_ACTED))
+        return None
 
     async def _say_to_agent(self, message: InboundMessage) -> Handled | None:
         body = said_to_agent(message)

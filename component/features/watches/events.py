@@ -103,15 +103,16 @@ class RateCounters(msgspec.Struct):
 def decide_start(
     counters: RateCounters, watch: Watch, now: int, *, has_room: bool
 ) -> tuple[Verdict, int]:
-    """Decide on one event and change the counters. `now` is the time in milliseconds on a clock
-    that does not jump. `has_room` says whether another start may wait now; if not, the event is
+    """Decide on one event and change the counters. `now` is the time in milliseconds on the
+    steady clock. `has_room` says whether another start may wait now; if not, the event is
     above the rate. Returns the verdict, and for a start when it is due.
     """
     window_ms = int(watch.rate.seconds * 1000)
-    if now < counters.window_at:  # a start waits for the window
-        if watch.thinning == "drop" or not counters.waiting:
-            return "drop", 0
-        return "join", counters.window_at
+    if now < counters.window_at:
+        if counters.waiting:  # a start waits for the window
+            return ("drop", 0) if watch.thinning == "drop" else ("join", counters.window_at)
+        # The clock has gone back by less than counts as a jump, or the watch was emptied.
+        now = counters.window_at
     if now >= counters.window_at + window_ms:
         counters.window_at, counters.window_starts, counters.waiting = now, 0, 0
     if counters.window_starts < watch.rate.events and has_room:
@@ -180,10 +181,13 @@ def _accept_for(
     if cut:
         accepted.cut.append(watch.id)
     created, counters = int(found[1]), RateCounters(*map(int, found[2:]))
-    (pending,) = database.execute(
-        "SELECT count(*) FROM watch_events WHERE watch = ?", (watch.id,)
-    ).fetchone() or (0,)
+    pending, waiting = database.execute(
+        "SELECT count(*), count(CASE WHEN number = ? THEN 1 END) FROM watch_events WHERE watch = ?",
+        (counters.waiting, watch.id),
+    ).fetchone() or (0, 0)
     room = MOST_PENDING - int(pending)
+    if not waiting:
+        counters.waiting = 0  # it was started, or the watch was emptied
     joined: list[OfferedEvent] = []
     thinned = 0
     tripped = ""
@@ -290,10 +294,10 @@ def finish(database: Database, event: Pending, *, started: bool) -> Pending | No
     return next_pending(database, event.watch)
 
 
-def task_state(database: Database, task: str) -> str | None:
-    """Return the state of a task; None if it is not stored any more."""
-    found = database.execute("SELECT state FROM tasks WHERE id = ?", (task,)).fetchone()
-    return None if found is None else str(found[0])
+def is_busy(database: Database, task: str) -> bool:
+    """Whether a task has not ended, and waits neither for a person nor for an operator."""
+    found = database.execute("SELECT state, set_aside FROM tasks WHERE id = ?", (task,)).fetchone()
+    return found is not None and found[0] in _BUSY and found[1] is None
 
 
 def _pending(database: Database, row: tuple[Any, ...]) -> Pending:
@@ -322,9 +326,9 @@ _BUSY: Final = frozenset(("accepted", "running", "cancelling"))
 class WatchStarts:
     """Starts the work of recorded events: for each watch one after another, in their order.
 
-    The work of the next event of a watch is started when that of the previous one has ended or
-    waits for a person. Several instances may do this at the same time: the starter records each
-    event's work once, and an event is removed only after that.
+    The work of the next event of a watch is started when that of the previous one has ended, waits
+    for a person, or is set aside until an operator decides. Several instances may do this at the
+    same time: the starter records each event's work once, and an event is removed only after that.
     """
 
     def __init__(
@@ -439,8 +443,7 @@ class WatchStarts:
         while True:
             ended = self._awaited[task] = anyio.Event()
             try:
-                state = await self._storage.read(lambda db: task_state(db, task))
-                if state not in _BUSY:
+                if not await self._storage.read(lambda db: is_busy(db, task)):
                     return
                 with anyio.move_on_after(_POLL_S):
                     await ended.wait()

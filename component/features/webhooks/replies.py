@@ -28,7 +28,7 @@ from xep.stanza_error import StanzaError
 _log = structlog.get_logger("component.webhooks")
 
 _LOOK_S: Final = 5.0
-"""Seconds between two searches for replies that a killed instance has left."""
+"""Seconds between two searches for replies that have to wait, or that another instance has left."""
 _RETRY_S: Final = 2.0
 _LONGEST_WAIT_MS: Final = 15 * 60_000
 """How long a reply waits for the source of its skill, or while new work is paused. Discord takes no
@@ -60,7 +60,7 @@ class Replies:
                 await anyio.sleep(_RETRY_S)
                 continue
             if not any(sent):
-                with anyio.move_on_after(_LOOK_S):
+                with anyio.move_on_after(_LOOK_S if sent else self._storage.poll_s(_LOOK_S)):
                     await self._woken.wait()
 
     async def _send(self, due: OpenReply) -> bool:

@@ -173,10 +173,11 @@ class StageOrder(IntEnum):
     LIMITS = 1
     ENCRYPTED = 2
     FILES = 3
-    ANSWERS = 4
-    REVISIONS = 5
-    COMMANDS = 6
-    AGENT = 7
+    CORRECTIONS = 4
+    ANSWERS = 5
+    REVISIONS = 6
+    COMMANDS = 7
+    AGENT = 8
 
 
 class Handled(msgspec.Struct, frozen=True):

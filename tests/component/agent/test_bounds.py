@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from component.agent import sentences
-from component.agent.protocol import Profile
-from component.conversations.lines import Line, Resulted, Said
+from component.agent.protocol import Caller, Profile
+from component.conversations.lines import Called, Line, Resulted, Said
 from component.memory_directory.layout import SessionKey
 from component.models.protocol import (
     Completion,
@@ -209,6 +209,29 @@ async def test_a_delayed_answer_keeps_its_time_across_a_restart(tmp_path: Path) 
 # -- what is on the disk, and not only on its way there -----------------------------------------
 
 
+async def test_calls_with_effects_are_synced_before_they_are_made(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.brain.think = shopping("look", "buy")
+    synced: list[str] = []
+    async with world.life() as conversations:
+        append, call_tool = world.sessions.append, world.shop.call
+
+        async def noted(key: object, lines: list[Line], *, sync: bool) -> None:
+            await append(key, lines, sync=sync)  # type: ignore[arg-type]
+            if sync:
+                synced.extend(line.name for line in lines if isinstance(line, Called))
+
+        async def called(caller: Caller, call_id: str, name: str, arguments: str) -> object:
+            assert (name in synced) == (name == "buy")
+            return await call_tool(caller, call_id, name, arguments)
+
+        world.sessions.append = noted  # type: ignore[method-assign, assignment]
+        world.shop.call = called  # type: ignore[method-assign, assignment]
+        await conversations.received(message("m1"))
+        await world.ear.hears(1)
+    assert synced.count("buy") == 1
+
+
 async def test_the_answer_is_synced_before_it_is_sent_and_a_question_before_the_turn_waits(
     tmp_path: Path,
 ) -> None:
@@ -222,7 +245,7 @@ async def test_the_answer_is_synced_before_it_is_sent_and_a_question_before_the_
             await append(key, lines, sync=sync)  # type: ignore[arg-type]
             if sync:
                 assert not world.ear.said
-                synced.extend(lines)
+                synced.extend(line for line in lines if not isinstance(line, Called))
 
         world.sessions.append = noted  # type: ignore[method-assign, assignment]
         await conversations.received(message("m1"))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import msgspec
@@ -12,7 +13,7 @@ import pytest
 from component.agent import sentences
 from component.agent.history import RETRACTED
 from component.agent.protocol import ToolResult
-from component.agent.rows import of_home, revise
+from component.agent.rows import of_home, revise, wait
 from component.conversations.lines import Called, Note, Resulted, Said
 from component.memory_directory.layout import SessionKey
 from component.models.messages import text_of
@@ -294,6 +295,39 @@ async def test_one_of_two_messages_can_be_retracted(tmp_path: Path) -> None:
         await world.ear.hears(1)
         await world.settled()
         assert world.ear.bodies == [f"{RETRACTED} and Venice?"]
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"), [(None, "Verona?"), ("Venice?", "Verona? and Venice?")]
+)
+async def test_a_message_that_is_revised_while_it_joins_the_running_turn(
+    tmp_path: Path, text: str | None, answer: str
+) -> None:
+    world = World(tmp_path)
+    steps = Steps(world, lambda request: says(" and ".join(words(request))))
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "Verona?", msg_id="m1"))
+        await steps.asked(1)
+        write, joins, go_on = conversations.storage.write, anyio.Event(), anyio.Event()
+
+        async def slowly(op: Any, **more: Any) -> Any:
+            if getattr(op, "func", None) is wait:
+                joins.set()
+                await go_on.wait()
+            return await write(op, **more)
+
+        conversations.storage.write = slowly  # type: ignore[method-assign]
+        await conversations.received(message("m2", "Padua?", msg_id="m2"))
+        await joins.wait()
+        assert await conversations.revised(HIS, "m2", text)
+        go_on.set()
+        await steps.asked(2)
+        steps.go_on()
+        await world.ear.hears(1)
+        await world.settled()
+        assert world.ear.bodies == [answer]
+        assert await world.rows() == []
+        conversations.storage.write = write  # type: ignore[method-assign]
 
 
 async def test_a_correction_that_cannot_be_stored_changes_nothing(tmp_path: Path) -> None:

@@ -271,6 +271,38 @@ async def test_what_was_spent_outlives_the_process(storage: Storage) -> None:
 
 
 @pytest.mark.ports
+@pytest.mark.parametrize("starts", ["before", "while it is ahead"])
+async def test_what_was_spent_today_counts_after_the_clock_was_ahead(
+    storage: Storage, starts: str
+) -> None:
+    book = a_book(storage, principal=Budget(tokens=100))
+    clock = book._now
+    assert isinstance(clock, Clock)
+    ahead = timedelta(days=2)
+    async with running(book):
+        spend(book, who(), 70)
+        clock.now += ahead
+        spend(book, who(), 90)
+        await book.flush()
+        if starts == "before":
+            clock.now -= ahead
+            with pytest.raises(BudgetExceededError):
+                await book.acquire(who(), Amount(31))
+    again = a_book(storage, principal=Budget(tokens=100))
+    now = again._now
+    assert isinstance(now, Clock)
+    if starts != "before":
+        now.now += ahead
+    async with running(again):
+        now.now = clock.now if starts == "before" else now.now - ahead
+        with pytest.raises(BudgetExceededError):
+            await again.acquire(who(), Amount(31))
+        now.now += ahead
+        with pytest.raises(BudgetExceededError):
+            await again.acquire(who(), Amount(11))
+
+
+@pytest.mark.ports
 async def test_a_turn_that_is_not_over_keeps_what_it_has_spent(storage: Storage) -> None:
     def begin(database: Any) -> None:
         database.execute(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +24,7 @@ from component.store import Storage
 from component.store.database import Database
 from component.store.notifications import Notification, Subject
 from component.tasks.gate import Gate, arguments_of
-from component.tasks.request import Request, key_of
+from component.tasks.request import OnAccepted, Request, key_of
 from tests.component.features.schedules.year import JULIET, ROMEO
 from tests.waiting import eventually
 from xep.fluux_agent.execute import Accepted, Output, Result
@@ -51,6 +52,10 @@ def report(a: int) -> str:
     return str(a)
 
 
+class Killed(Exception):  # noqa: N818 - it is not an error of the service
+    """The process has ended."""
+
+
 class Backend:
     """The rest of the service: who may do what, and the tasks that were made."""
 
@@ -66,6 +71,7 @@ class Backend:
         self.telling: list[tuple[str, str, Work]] = []
         self.told: list[tuple[str, str, Work]] = []
         self.stopped: list[str] = []
+        self.ends = False
         self.fails_to_tell = 0
         self.hangs_at: str | None = None
         self.is_hanging = False
@@ -89,7 +95,12 @@ class Backend:
     # The tasks.
 
     async def execute(
-        self, request: Request, _on_result: object = None, internal: Skill | None = None
+        self,
+        request: Request,
+        _on_result: object = None,
+        internal: Skill | None = None,
+        *,
+        also: OnAccepted,
     ) -> Accepted:
         await anyio.lowlevel.checkpoint()
         if self.error is not None:
@@ -101,7 +112,11 @@ class Backend:
         self.check(request.principal)
         self.requests.append(request)
         task = key_of(request).text[:32]
-        self.tasks.setdefault(task, Task(id=task, state="running"))
+        if task not in self.tasks:
+            self.tasks[task] = Task(id=task, state="running")
+            await self.storage.write(lambda database: also(database, task))
+        if self.ends:
+            raise Killed
         return Accepted(
             task=task,
             state="accepted",
@@ -207,11 +222,17 @@ async def test_a_trigger_starts_one_task(storage: Storage) -> None:
     assert request.caller_context.asker == "caller"
 
 
-async def test_a_kill_before_the_record_makes_no_second_task(storage: Storage) -> None:
+async def test_a_task_is_recorded_as_started_in_the_transaction_that_makes_it(
+    storage: Storage,
+) -> None:
     backend = Backend(storage)
-    first = await backend.starter().start(trigger(), WORK)
-    await storage.write(lambda db: db.execute("DELETE FROM started_work"))
-    assert await backend.starter().start(trigger(), WORK) == first
+    backend.ends = True
+    with pytest.raises(Killed):
+        await backend.starter().start(trigger(), WORK)
+    backend.ends = False
+    (task,) = backend.tasks
+    assert await storage.read(partial(started_work.task_of, trigger=trigger())) == task
+    assert await backend.starter().start(trigger(), WORK) is None
     assert len(backend.tasks) == 1
 
 

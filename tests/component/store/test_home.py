@@ -6,6 +6,7 @@ import pytest
 
 from component.store import StorageError, directory
 from component.store.directory import home_of
+from tests.kit.power import after_power_failures
 
 
 def test_a_directory_keeps_its_name(tmp_path: Path) -> None:
@@ -37,3 +38,9 @@ def test_a_damaged_file_is_an_error_that_says_what_to_do(tmp_path: Path, content
 def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(StorageError):
         home_of(tmp_path / "nowhere")
+
+
+def test_a_new_name_survives_a_power_failure(tmp_path: Path) -> None:
+    names: list[str] = []
+    found = after_power_failures(tmp_path, lambda data: names.append(home_of(data)))
+    assert [left["home"].decode().strip() for left in found] == names

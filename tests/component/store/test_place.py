@@ -18,7 +18,8 @@ from component.store import Storage
 from component.store import directory as lock_module
 from component.store import server as server_module
 from component.store.database import Database
-from component.store.directory import DirectoryLock
+from component.store.directory import DirectoryLock, locked, sync_directory
+from tests.kit.power import after_power_failures
 
 pytestmark = pytest.mark.anyio
 
@@ -80,6 +81,15 @@ def test_a_lock_is_released_while_the_disk_fails(
         lock.release()
     with closing_lock(tmp_path):
         pass
+
+
+def test_a_new_data_directory_survives_a_power_failure(tmp_path: Path) -> None:
+    def start(data: Path) -> None:
+        with locked(data / "new" / "deep"):
+            (data / "new" / "deep" / "kept").touch()
+            sync_directory(data / "new" / "deep")
+
+    assert all("new/deep/kept" in left for left in after_power_failures(tmp_path, start))
 
 
 def test_after_a_boot_it_is_another_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 from xml.etree import ElementTree as ET
 
 from tests.simulation.area import Area
-from tests.simulation.history import Entry, Fault, Prompt, Stanza
+from tests.simulation.history import Effect, Entry, Fault, KeptOut, Prompt, Stanza
 from tests.simulation.life import PEOPLE, REACTIONS, Action, Reaction
 from tests.simulation.rules import LABEL, Rule, Violation
 
@@ -19,6 +19,8 @@ _AWAY_S: Final = 3600.0
 """Seconds within which the answer to somebody who has gone may be lost."""
 _ON_ITS_WAY_S: Final = 0.1
 """Seconds within which a message is stored."""
+BUDGET: Final = "daily budget"
+"""In a message that says that a person or an agent can have no more answers today."""
 _SECRET: Final = re.compile(r"secret-([a-z]+)-\d+")
 
 
@@ -37,7 +39,13 @@ def _say(chance: Random, at: float, number: int) -> Say:
 
 
 class Replies(Rule):
-    """Every message of a person is answered, bounced or reported, unless it was lost on its way."""
+    """Every message of a person is answered, bounced or reported, unless it was lost on its way.
+
+    Attributes:
+        letter: with which the labels of these messages begin.
+    """
+
+    letter = "m"
 
     def __init__(self) -> None:
         self._open: dict[tuple[str, str], tuple[str, float]] = {}
@@ -52,27 +60,42 @@ class Replies(Rule):
             self._fault(entry)
         elif isinstance(entry, Prompt):
             self._taken.update(key for key in self._open if f"{key[1]} " in entry.text)
+        elif isinstance(entry, Effect) and entry.step.startswith("after "):
+            # A message while a question is open is the answer to that.
+            word = entry.step.split()[1]
+            self._open = {key: value for key, value in self._open.items() if key[1] != word}
+        elif isinstance(entry, KeptOut):
+            self._told(entry.who, ET.fromstring(entry.xml).findtext("{*}body", ""), entry.at)
         if stanza is None or not stanza.tag.endswith("}message"):
             return
         assert isinstance(entry, Stanza)
         who, body = entry.session.partition("/")[0], stanza.findtext("{*}body", "")
         if entry.way == "sent":
+            label = body.partition(" ")[0]
             if re.match(r"m\d+ lie\b", body):
-                self._lies.add((who, body.partition(" ")[0]))
-            if body.startswith("m"):
-                self._open[who, body.partition(" ")[0]] = stanza.get("id", ""), entry.at
+                self._lies.add((who, label))
+            if body.startswith(self.letter) and LABEL.fullmatch(label):
+                self._open[who, self.name(label)] = stanza.get("id", ""), entry.at
             return
         if stanza.get("type") == "error":
             self._forget(lambda _, id_, __: id_ == stanza.get("id"))
             return
+        self._told(who, body, entry.at)
+
+    def _told(self, who: str, body: str, at: float) -> None:
         for label in LABEL.findall(body):
-            self._open.pop((who, label), None)
+            self._open.pop((who, self.name(label)), None)
         if body:
-            # An answer that says that there is none, or the answer of a model that lies.
-            is_ill = entry.at < self._ill_at + _ILL_S
+            # An answer that says that there is none is about all messages of its turn, as is one
+            # of a model that lies.
+            is_ill = at < self._ill_at + _ILL_S
             mine = [one for one in self._open if one[0] == who]
-            if is_ill or not self._lies.isdisjoint(mine):
+            if BUDGET in body or is_ill or not self._lies.isdisjoint(mine):
                 self._forget(lambda one, _, __: one == who)
+
+    def name(self, label: str) -> str:
+        """Return the name of the message with this label."""
+        return label
 
     def _fault(self, fault: Fault) -> None:
         if fault.kind in ("full", "error", "healthy"):
@@ -98,7 +121,7 @@ class Once(Rule):
     """A message is sent once; the same one is sent again only after a fault."""
 
     def __init__(self) -> None:
-        self._at: dict[tuple[str, str], float] = {}
+        self._at: dict[tuple[str, ...], float] = {}
         self._faults: list[float] = []
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
@@ -109,12 +132,15 @@ class Once(Rule):
         id_ = stanza.get("id", "")
         if not stanza.tag.endswith("}message") or stanza.get("type") == "error" or not id_:
             return
-        at = self._at.get((entry.session, id_))
+        if stanza.find("{urn:xmpp:delay}delay") is not None:
+            return  # both were sent while this person was away
+        key = entry.session, stanza.get("from", ""), stanza.get("type", ""), id_
+        at = self._at.get(key)
         if at is not None and not any(
             at - _AROUND_S < one < at + _AROUND_S for one in self._faults
         ):
             raise Violation(f"the message {id_} was sent again, {entry.at - at:.0f} s later")
-        self._at[entry.session, id_] = entry.at
+        self._at[key] = entry.at
 
 
 class Privacy(Rule):

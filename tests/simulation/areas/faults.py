@@ -1,11 +1,12 @@
 """Faults of the process, the disk, the connection, the clock, the model, and absent people."""
 
+from functools import partial
 from random import Random
 from typing import Any, ClassVar, Final, Literal
 
 import anyio
 
-from tests.kit.process import StepCounter
+from tests.kit.process import Process, StepCounter
 from tests.simulation.area import Area
 from tests.simulation.history import Effect, Entry, Prompt, Stanza
 from tests.simulation.life import CALLERS, PEOPLE, Action
@@ -48,6 +49,24 @@ class DiskFails(Action, frozen=True, kw_only=True):
     """Every write fails for some time."""
 
     seconds: float
+    how: Literal["full", "error"]
+
+
+class KillInWrite(Action, frozen=True, kw_only=True):
+    """The process is killed before so many operations of the disk, also within a call that writes.
+
+    With `power` the whole machine stops, and loses what was not synced.
+    """
+
+    operations: int
+    seconds: float
+    power: bool
+
+
+class WriteFails(Action, frozen=True, kw_only=True):
+    """One operation of the disk fails."""
+
+    operations: int
     how: Literal["full", "error"]
 
 
@@ -94,6 +113,18 @@ def _disk(chance: Random, at: float, number: int) -> DiskFails:
     return DiskFails(at=at, number=number, seconds=60 * chance.random(), how=how)
 
 
+def _kill_in_write(chance: Random, at: float, number: int) -> KillInWrite:
+    operations = chance.randint(1, chance.choice((1, 5, 20, 100)))
+    seconds, power = chance.choice((0.0, 5.0, 600.0)), chance.random() < 0.5
+    return KillInWrite(at=at, number=number, operations=operations, seconds=seconds, power=power)
+
+
+def _write_fails(chance: Random, at: float, number: int) -> WriteFails:
+    how: Literal["full", "error"] = chance.choice(("full", "error"))
+    operations = chance.randint(1, chance.choice((1, 5, 20)))
+    return WriteFails(at=at, number=number, operations=operations, how=how)
+
+
 def _jump(chance: Random, at: float, number: int) -> Jump:
     seconds = chance.choice((-1, 1)) * chance.choice((1.0, 100.0, 4000.0, 90_000.0))
     return Jump(at=at, number=number, seconds=seconds)
@@ -108,8 +139,9 @@ def _model(chance: Random, at: float, number: int) -> ModelFails:
 class Faults(Area):
     """Everything that fails."""
 
-    draws: ClassVar = {_away: 5, _kill: 13, _stop: 2, _cut: 4, _disk: 3, _jump: 2, _model: 3}
-    actions = (Away, Kill, Stop, Cut, DiskFails, Jump, ModelFails)
+    draws: ClassVar = {_away: 5, _kill: 24, _stop: 2, _cut: 4, _disk: 3, _jump: 2, _model: 3}
+    draws |= {_kill_in_write: 6, _write_fails: 2}
+    actions = (Away, Kill, KillInWrite, Stop, Cut, DiskFails, WriteFails, Jump, ModelFails)
     _armed: StepCounter | None = None
     _awaited: Kill | None = None
     """A kill that waits for its moment."""
@@ -131,6 +163,11 @@ class Faults(Area):
                 self._kill(action)
             case Kill():
                 self._awaited = action
+            case KillInWrite():
+                self._kill_in_write(action)
+            case WriteFails(operations=operations, how=how):
+                fails = partial(world.history.fault, how, "one write to the disk")
+                world.disk.fail_once(operations, how, fails)
             case Stop():
                 if world.kit.process.is_alive:
                     world.history.fault("stop", "an operator restarts the service")
@@ -157,19 +194,13 @@ class Faults(Area):
                 world.talker.state = ""
 
     def _kill(self, action: Kill) -> None:
-        world, process = self.world, self.world.kit.process
+        process = self.world.kit.process
         if self._armed is not None:
             self._armed.remove()
             self._armed = None
 
-        def strike() -> None:
-            if process.is_alive:
-                world.kills += 1
-                world.history.fault("kill", f"{action.seconds:.0f} s until the next start")
-                world.pause_s = action.seconds
-                world.kit.strike()
-
         if process.is_alive:
+            strike = partial(self._strike, process, action.seconds)
             self._armed = StepCounter(process, action.steps, strike)
 
     def _happened(self, entry: Entry) -> None:
@@ -186,12 +217,31 @@ class Faults(Area):
             action, self._awaited = self._awaited, None
             self._kill(action)
 
+    def _kill_in_write(self, action: KillInWrite) -> None:
+        process = self.world.kit.process
+        strike = partial(self._strike, process, action.seconds, power=action.power, within="write")
+        self.world.disk.strike_before(process, action.operations, strike)
+
+    def _strike(
+        self, process: Process, seconds: float, *, power: bool = False, within: str = ""
+    ) -> None:
+        world = self.world
+        if not process.is_alive:
+            return
+        world.kills += 1
+        world.pauses[world.kit] = seconds
+        lost = world.kit.strike(power_fails=power)
+        where = f"within a {within}, " if within else ""
+        what = f", the power fails, lost: {'; '.join(lost) or 'nothing'}" if power else ""
+        world.history.fault("kill", f"{where}{seconds:.0f} s until the next start{what}")
+
     def heal(self) -> None:
         """End all faults."""
         self._awaited = None
         if self._armed is not None:
             self._armed.remove()
         self.world.disk.fails = ""
+        self.world.disk.disarm()
         self.world.xmpp.is_up = True
         self.world.talker.state = ""
         for one in self.world.residents.values():

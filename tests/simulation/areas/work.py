@@ -4,6 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from random import Random
 from typing import Any, ClassVar, Final
 from xml.etree import ElementTree as ET
@@ -160,7 +161,8 @@ class Effects(Rule):
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
         if isinstance(entry, Effect):
-            self._check(entry)
+            if entry.label[:1] in ("x", "m", "c"):
+                self._check(entry)
         elif isinstance(entry, Wish):
             words = entry.text.replace(",", "").split()
             if words[0] == "again":
@@ -172,7 +174,7 @@ class Effects(Rule):
     def _check(self, effect: Effect) -> None:
         step = effect.step
         before = self._keys.setdefault((effect.label, step), effect.key)
-        if effect.label.startswith("m"):
+        if effect.label[0] in ("m", "r", "w", "c"):
             # A model may ask for the same again, which is another call with other keys.
             done = self.seen[effect.label if before == effect.key else effect.key]
         elif before != effect.key:
@@ -194,7 +196,7 @@ class Effects(Rule):
         return ("s0", "s1", "s2") if is_again else ()
 
     def _check_result(self, text: str) -> None:
-        match = re.search(r"\b(worked|noted|paid) ([xm]\d+(?:\.\w+)?)\b", text)
+        match = re.search(r"\b(worked|noted|paid) ([xmc]\d+(?:\.\w+)?)\b", text)
         if match is None:
             return
         done = self.seen.get(match[2], [])
@@ -213,7 +215,7 @@ class Approvals(Rule):
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
         if isinstance(entry, Effect):
-            if entry.step.startswith("paid"):
+            if entry.step.startswith("paid") and entry.label[:1] in ("x", "m", "c"):
                 self._check(entry.label)
             return
         if stanza is None:
@@ -270,12 +272,13 @@ class Work(Area):
             due = datetime.fromtimestamp(self.world.system.time_ns() / 1e9 + action.within, UTC)
             more = f" deadline='{due:%Y-%m-%dT%H:%M:%S.%fZ}'"
         who.wants(wish)
+        execute = partial(who.execute, label, action.skill, action.mode, more=more)
         async with anyio.create_task_group() as group:
             for _ in range(action.repeats):
-                group.start_soon(who.execute, label, action.skill, action.mode, more)
+                group.start_soon(execute)
             if action.cancel_after is not None:
                 group.start_soon(self._cancel, who, label, action.cancel_after)
-            await who.execute(label, action.skill, action.mode, more)
+            await execute()
 
     async def finish(self) -> None:
         """Ask for each task whose end was reported to nobody."""

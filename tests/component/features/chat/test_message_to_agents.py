@@ -8,6 +8,7 @@ import pytest
 
 from component.agent.requests import TurnRequest
 from component.commands import Asking, CommandResult, Commands, NoParams, Outline
+from component.link.messages.inbound import Handled, InboundMessage, MessageStage, StageOrder
 from component.memory_directory.layout import SessionKey
 from component.store import StorageError
 from tests.component.features.chat.handler import message_handler
@@ -52,7 +53,7 @@ class Listener:
 class Talk:
     """A message handler behind a router."""
 
-    def __init__(self) -> None:
+    def __init__(self, *more: MessageStage) -> None:
         self.listener = Listener()
         self.sent: list[Message | Presence] = []
         self.asked: list[str] = []
@@ -64,7 +65,7 @@ class Talk:
 
         outline = Outline(name="note", title="Note", about="note it", params=NoParams)
         handler = message_handler(
-            *(Sent(self.sent), Commands([outline.done_by(note)])),
+            *(Sent(self.sent), Commands([outline.done_by(note)]), more),
             agents=self.listener,
             let_in=self._let_in,
         )
@@ -198,6 +199,27 @@ async def test_a_message_that_waits_is_revised(inner: str, body: str | None) -> 
     assert await told(talk, "Paris", inner) is None
     assert talk.listener.revisions == [("assistant juliet@a.example", "m0", body)]
     assert talk.listener.heard == []
+
+
+async def refused(_message: InboundMessage) -> Handled:
+    return Handled("I haven't taken that as an answer.")
+
+
+@pytest.mark.parametrize(
+    ("body", "waiting", "answer"),
+    [
+        ("Paris", "m0", None),
+        ("Paris", "m5", "I haven't taken that as an answer."),
+        ("yes", "m0", "I haven't taken that as an answer."),
+        ("never mind", "m0", "I haven't taken that as an answer."),
+    ],
+)
+async def test_a_question_that_takes_any_text_takes_no_correction_of_a_message_that_waits(
+    body: str, waiting: str, answer: str | None
+) -> None:
+    talk = Talk(MessageStage(StageOrder.ANSWERS, refused))
+    talk.listener.waiting = {waiting}
+    assert await told(talk, body, REPLACE) == answer
 
 
 @pytest.mark.parametrize(

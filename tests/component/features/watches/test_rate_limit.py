@@ -55,6 +55,23 @@ def test_no_window_has_more_starts_than_the_rate(
         assert len(within) <= 2 * rate.events
 
 
+@given(gaps, policies, st.integers(1, 5000))
+def test_an_event_after_the_clock_has_gone_back_a_little_is_as_one_at_the_same_moment(
+    gaps: list[int], thinning: Thinning, back: int
+) -> None:
+    limits = watch(StartRate(2, 1.0), thinning)
+    counters, twin = RateCounters(), RateCounters()
+    now = 1_000_000
+    for gap in (0, *gaps):
+        now += gap
+        for one in (counters, twin):
+            decide_start(one, limits, now, has_room=True)
+    if not counters.waiting:
+        opened = max(counters.window_at, now - back)
+        found = decide_start(counters, limits, now - back, has_room=True)
+        assert found == decide_start(twin, limits, opened, has_room=True)
+
+
 @given(gaps, policies)
 def test_the_last_event_is_never_lost_unless_it_is_dropped_by_policy(
     gaps: list[int], thinning: Thinning

@@ -185,6 +185,15 @@ async def test_work_that_waits_for_a_person_holds_nothing_up(world: World) -> No
         await eventually(lambda: world.items() == ["1", "2"])
 
 
+async def test_work_that_is_set_aside_holds_nothing_up(world: World) -> None:
+    async with world.instance():
+        await world.give("a", "1", "2")
+        await world.runs("a")
+        await world.storage.write(lambda db: db.execute("UPDATE tasks SET set_aside = 'crashed'"))
+        await world.end("a", "running")
+        await eventually(lambda: world.items() == ["1", "2"])
+
+
 @pytest.mark.ports
 async def test_the_end_of_a_task_on_another_instance_is_found(world: World) -> None:
     async with world.instance():
