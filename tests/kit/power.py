@@ -1,7 +1,8 @@
 """What a power failure leaves of the files that a test writes as a service."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -13,39 +14,51 @@ SEEDS: Final = range(40)
 
 
 class Machine:
-    """A directory of a service on a simulated disk.
-
-    The task that makes it acts as the process of the service until the power fails.
+    """A machine on which a service runs, whose power can fail; see `run_machine`.
 
     Attributes:
-        data: the directory.
+        data: the directory of the service.
+        disk: the simulated disk.
         now: the simulated seconds.
-        process: the process.
+        process: the process of the service.
     """
+
+    disk: Disk
 
     def __init__(self, root: Path) -> None:
         self.data = root / "data"
         self.data.mkdir()
         self.now = 0.0
         self.process = Process()
-        self.process.enter()
         self._root = root
 
     def clock(self) -> float:
         """Return the simulated seconds."""
         return self.now
 
-    def power_fails(self, disk: Disk) -> dict[str, bytes]:
-        """Return the files that are left, by their names."""
+    def kill(self, left: Path, *, power_fails: bool = False) -> None:
+        """Kill the process, and copy what is left of its files to a directory."""
         self.process.is_alive = False
-        left = self._root / "left"
         shutil.copytree(self.data, left)
-        disk.copied(self.data, left, power_fails=True)
+        self.disk.copied(self.data, left, power_fails=power_fails)
+
+    def power_fails(self) -> dict[str, bytes]:
+        """Return the files that are left, by their names."""
+        left = self._root / "left"
+        self.kill(left, power_fails=True)
         return {
             str(path.relative_to(left)): path.read_bytes()
             for path in left.rglob("*")
             if path.is_file()
         }
+
+
+@contextmanager
+def run_machine(root: Path, seed: int = 0) -> Iterator[Machine]:
+    """Make a machine whose files are in a directory; the current task is its service."""
+    machine = Machine(root)
+    with simulated_disk(root, machine.clock, seed) as machine.disk, machine.process.entered():
+        yield machine
 
 
 def after_power_failures(
@@ -61,9 +74,8 @@ def after_power_failures(
     found = []
     for seed in SEEDS:
         (root / str(seed)).mkdir()
-        machine = Machine(root / str(seed))
-        with simulated_disk(root / str(seed), machine.clock, seed) as disk:
+        with run_machine(root / str(seed), seed) as machine:
             work(machine.data)
             machine.now += later_s
-            found.append(machine.power_fails(disk))
+            found.append(machine.power_fails())
     return found

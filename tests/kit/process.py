@@ -1,6 +1,7 @@
 """The simulated process of a service, which can be killed at any step of its event loop."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -22,6 +23,15 @@ class Process:
     def enter(self) -> None:
         """Let the current task, and all that it starts, be those of this process."""
         _process.set(self)
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Let the current task be of this process in a `with` block."""
+        token = _process.set(self)
+        try:
+            yield
+        finally:
+            _process.reset(token)
 
 
 def current_process() -> Process:

@@ -4,7 +4,6 @@ import errno
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,21 +11,7 @@ import pytest
 from component.private import open_private
 from component.store.directory import sync_directory
 from component.store.sqlite import connect
-from tests.kit.disk import simulated_disk
-from tests.kit.power import SEEDS, Machine, after_power_failures
-from tests.kit.process import Process
-
-
-@pytest.fixture
-def _no_process() -> Iterator[None]:
-    """Let what other tests do not be of a process of this one."""
-    process = Process()
-    yield
-    process.is_alive = False
-    process.enter()
-
-
-pytestmark = pytest.mark.usefixtures("_no_process")
+from tests.kit.power import SEEDS, after_power_failures, run_machine
 
 
 def write(path: Path, data: bytes, *, sync: bool = False, append: bool = False) -> None:
@@ -125,15 +110,12 @@ def test_after_a_kill_the_same_is_not_synced(tmp_path: Path) -> None:
     for seed in SEEDS:
         root = tmp_path / str(seed)
         root.mkdir()
-        machine = Machine(root)
-        with simulated_disk(root, lambda: 0.0, seed) as disk:
+        with run_machine(root, seed) as machine:
             write(machine.data / "a", b"content")
-            machine.process.is_alive = False
-            shutil.copytree(machine.data, root / "killed")
-            disk.copied(machine.data, root / "killed", power_fails=False)
+            machine.kill(root / "killed")
             shutil.rmtree(machine.data)
             (root / "killed").rename(machine.data)
-            found.append(machine.power_fails(disk))
+            found.append(machine.power_fails())
     assert {} in found
     assert {"a": b""} in found
     assert {"a": b"content"} in found
@@ -159,51 +141,47 @@ def test_commits_that_have_returned_are_left(tmp_path: Path) -> None:
 
 
 def test_a_kill_strikes_between_two_operations_of_a_call(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
     seen = []
+    with run_machine(tmp_path) as machine:
 
-    def strike() -> None:
-        machine.process.is_alive = False
-        seen.append((machine.data / "a").read_bytes())
+        def strike() -> None:
+            machine.process.is_alive = False
+            seen.append((machine.data / "a").read_bytes())
 
-    with simulated_disk(tmp_path, lambda: 0.0) as disk:
-        disk.strike_before(machine.process, 3, strike)  # it is opened, written, synced
+        machine.disk.strike_before(machine.process, 3, strike)  # it is opened, written, synced
         write(machine.data / "a", b"content", sync=True)
-        assert disk.operations == 3
+        assert machine.disk.operations == 3
     assert seen == [b"content"]
 
 
 @pytest.mark.parametrize(("how", "number"), [("full", errno.ENOSPC), ("error", errno.EIO)])
 def test_one_operation_fails(tmp_path: Path, how: str, number: int) -> None:
-    machine = Machine(tmp_path)
-    with simulated_disk(tmp_path, lambda: 0.0) as disk:
-        disk.fail_once(2, "full" if how == "full" else "error")
+    with run_machine(tmp_path) as machine:
+        machine.disk.fail_once(2, "full" if how == "full" else "error")
         with pytest.raises(OSError, match=os.strerror(number)):
             write(machine.data / "a", b"content")
-        assert disk.broken_since_start
+        assert machine.disk.broken_since_start
         write(machine.data / "a", b"content")
 
 
 def test_a_full_disk_still_removes_files(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
-    with simulated_disk(tmp_path, lambda: 0.0) as disk:
+    with run_machine(tmp_path) as machine:
         write(machine.data / "a", b"content")
-        disk.fails = "full"
+        machine.disk.fails = "full"
         (machine.data / "a").open("rb+").close()
         with pytest.raises(OSError, match="No space"):
             (machine.data / "b").touch()
         (machine.data / "a").unlink()
-        disk.fails = "error"
+        machine.disk.fails = "error"
         with pytest.raises(OSError, match="Input/output"):
             (machine.data / "b").mkdir()
 
 
 def test_a_full_disk_writes_what_fits_and_shortens_files(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
-    with simulated_disk(tmp_path, lambda: 0.0) as disk:
+    with run_machine(tmp_path) as machine:
         write(machine.data / "a", b"content")
         descriptor = os.open(machine.data / "a", os.O_WRONLY | os.O_APPEND)
-        disk.fails = "full"
+        machine.disk.fails = "full"
         assert os.write(descriptor, b"1234") == 2
         with pytest.raises(OSError, match="No space"):
             os.write(descriptor, b"34")
@@ -216,9 +194,8 @@ def test_a_full_disk_writes_what_fits_and_shortens_files(tmp_path: Path) -> None
 
 
 def test_what_others_write_does_not_fail(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
-    machine.process.is_alive = False
-    with simulated_disk(tmp_path, lambda: 0.0) as disk:
-        disk.fails = "error"
+    with run_machine(tmp_path) as machine:
+        machine.process.is_alive = False
+        machine.disk.fails = "error"
         (machine.data / "a").write_bytes(b"content")
-        assert machine.power_fails(disk) == {"a": b"content"}
+        assert machine.power_fails() == {"a": b"content"}

@@ -3,11 +3,11 @@
 import errno
 import json
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from itertools import count, groupby
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from tests.kit import full_disk
-from tests.kit.disk import Disk, How, simulated_disk
+from tests.kit.disk import How
 from tests.kit.disk_script import left, live
-from tests.kit.power import Machine
+from tests.kit.power import run_machine
 
 Left = tuple[tuple[str, str], ...]
 ROOT = Path(__file__).parents[2]
@@ -28,19 +28,9 @@ def simulated_kills(root: Path) -> Iterator[Left]:
     for number in count(1):
         home = root / str(number)
         home.mkdir(parents=True)
-        machine = Machine(home)
-
-        def strike(disk: Disk, machine: Machine, home: Path) -> None:
-            machine.process.is_alive = False
-            shutil.copytree(machine.data, home / "left")
-            disk.copied(machine.data, home / "left", power_fails=False)
-
-        with simulated_disk(home, machine.clock) as disk:
-            disk.strike_before(
-                machine.process,
-                number,
-                lambda: strike(disk, machine, home),  # noqa: B023
-            )
+        with run_machine(home) as machine:
+            kill = partial(machine.kill, home / "left")
+            machine.disk.strike_before(machine.process, number, kill)
             live(machine.data)
             has_ended = machine.process.is_alive
             machine.process.is_alive = False
@@ -77,11 +67,10 @@ def really_full(place: Path) -> Any:
 @pytest.mark.ports
 def test_a_full_disk_has_the_same_errors_as_a_real_one(tmp_path: Path) -> None:
     real = really_full(tmp_path / "real")
-    machine = Machine(tmp_path)
-    with simulated_disk(tmp_path, machine.clock) as disk:
+    with run_machine(tmp_path) as machine:
 
         def fails(how: How) -> None:
-            disk.fails = how
+            machine.disk.fails = how
 
         simulated = full_disk.run(machine.data, lambda: fails("full"), lambda: fails(""))
         machine.process.is_alive = False
