@@ -51,7 +51,7 @@ WITHOUT_PEER = {
     "a field that nobody knows",
 }
 """What is seen only where the agent has to find out that the kit's peer is not a person."""
-AGENTS = 6 if THOROUGH else 1
+AGENTS = 6 if THOROUGH else 3
 """Processes, each of which is let connect again for each defect."""
 TIMEOUT_S = 25.0
 """Longer than any answer takes. Of all defects only one, `does not ask back`, waits for it."""

@@ -50,12 +50,12 @@ SETTINGS: Final = {
     },
     "notifications": {"quiet": ""},
     "limits": {"inline_s": 2},
-    "memory": {"reconcile_s": 21_600},
+    "memory": {"reconcile_s": 86_400},
 }
 _LOOKS: Final[Sequence[tuple[Any, str, float]]] = (
-    *((documents, "EVERY_S", 21_600.0), (notifier, "_POLL_S", 3600.0)),
-    *((runner, "_LOOK_S", 3600.0), (expiry, "_LOOK_S", 3600.0), (pubsub, "_TIDY_S", 21_600.0)),
-    *((calls, "_LOOK_S", 600.0), (shares, "_LOOK_S", 600.0), (expiry, "EVERY_S", 3600.0)),
+    *((documents, "EVERY_S", 86_400.0), (notifier, "_POLL_S", 21_600.0)),
+    *((runner, "_LOOK_S", 3600.0), (expiry, "_LOOK_S", 3600.0), (pubsub, "_TIDY_S", 86_400.0)),
+    *((calls, "_LOOK_S", 3600.0), (shares, "_LOOK_S", 3600.0), (expiry, "EVERY_S", 7200.0)),
 )
 """How often is looked at files and clocks that nobody has changed in most hours, in seconds."""
 CRASHED_S: Final = 5.0
