@@ -48,7 +48,7 @@ Draw = Callable[[Random, float, int], Action]
 """Draws an action, at a time and with a number."""
 
 
-PAUSES_S: Final = (600.0, 3600.0, 6 * 3600.0, 8 * DAY_S)
+PAUSES_S: Final = (600.0, 3600.0, 6 * 3600.0, 10 * DAY_S)
 """At most so long nothing happens, as one of these."""
 
 

@@ -17,8 +17,10 @@ _ILL_S: Final = 1800.0
 """Seconds after which what was wrong with the model or the disk has no consequences."""
 _AWAY_S: Final = 3600.0
 """Seconds within which the answer to somebody who has gone may be lost."""
-_ON_ITS_WAY_S: Final = 0.1
-"""Seconds within which a message is stored."""
+_ON_ITS_WAY_S: Final = 0.5
+"""Seconds within which a message is stored, also where threads are slow."""
+_WHICH: Final = "I have several questions open with you."
+"""What somebody hears who has not said which one a message is to answer."""
 BUDGET: Final = "daily budget"
 """In a message that says that a person or an agent can have no more answers today."""
 _SECRET: Final = re.compile(r"secret-([a-z]+)-\d+")
@@ -86,6 +88,8 @@ class Replies(Rule):
         for label in LABEL.findall(body):
             self._open.pop((who, self.name(label)), None)
         if body:
+            if body.startswith(_WHICH):
+                self._forget(lambda one, _, sent: one == who and at - sent < _ON_ITS_WAY_S)
             # An answer that says that there is none is about all messages of its turn, as is one
             # of a model that lies.
             is_ill = at < self._ill_at + _ILL_S

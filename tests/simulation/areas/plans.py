@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import count
 from random import Random
 from typing import Any, ClassVar, Final, Literal
 from xml.etree import ElementTree as ET
@@ -33,6 +34,7 @@ from tests.simulation.rules import TASK
 from tests.simulation.skills import Outside
 
 _ANSWER_S: Final = 300.0
+_PAUSED: Final = r"- (\w+) Plan (p\d+): paused \(You have paused it\)"
 _STARTS: Final = re.compile(r"start (p\d+) as a plan")
 _NOTES: Final = re.compile(r"Please note (p\d+\.\w+)\.")
 _STEP: Final = re.compile(r"\bp\d+\.\w+")
@@ -174,6 +176,21 @@ class Plans(Area):
             case _:
                 who.wants(f"{how} {label}")
                 await who.say(f"/plan {how} {plan}", f"{id_}-{how}")
+
+    def heal(self) -> None:
+        """Let people resume what they have paused, since they may have tried that in vain."""
+        for name in PEOPLE:
+            self.world.group.start_soon(self._resume, self.world.residents[name])
+
+    async def _resume(self, who: Resident) -> None:
+        await anyio.sleep(_ANSWER_S)
+        for number in count():
+            id_ = f"{who.jid.local}-resume-{number}"
+            found = await who.ask("/plan list", f"{id_}-list", _PAUSED, _ANSWER_S)
+            if found is None:
+                return
+            who.wants(f"resume {found[2]}")
+            await who.say(f"/plan resume {found[1]}", id_)
 
     def _revised(self, label: str, how: How, id_: str) -> Document:
         document = self._documents[label]

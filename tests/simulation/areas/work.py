@@ -121,10 +121,12 @@ class Ends(Rule):
                 raise Violation(f"the request {request} became two tasks: {before} and {task}")
             self.tasks.setdefault(task, "accepted")
         look = re.fullmatch(r"look-(\w+)-\d+", stanza.get("id", ""))
-        if look is not None and stanza.get("type") == "error":
-            if entry.at - self._heard.get(look[1], 0.0) < RETENTION_S:
+        error = None if look is None else stanza.find("{*}error")
+        if look is not None and error is not None:
+            is_missing = error.find("{*}item-not-found") is not None
+            if is_missing and entry.at - self._heard.get(look[1], 0.0) < RETENTION_S:
                 raise Violation(f"the accepted task {look[1]} does not exist")
-            self._aside.add(look[1])
+            self._aside.add(look[1])  # or nobody can be told about it
         for task, _ in states_in(stanza):
             self._heard[task] = entry.at
             if "Set aside" in entry.xml:
