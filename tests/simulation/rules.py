@@ -20,6 +20,9 @@ LABEL: Final = re.compile(r"\b[xmsrwpgc]\d+(?:\.\w+)?\b")
 EXECUTE: Final = "{urn:fluux:agent:0#execute}"
 TASK: Final = "{urn:fluux:agent:0#task}"
 NAMESPACE: Final = "jabber:client"
+_OWNER: Final = re.compile(r"(?:.*-)?([a-z]+)@[a-z.]+")
+"""The account, room or occupant whose directory this is; not one who is known by a visit."""
+_SECRET: Final = re.compile(r"\b(?:secret|hush)-([a-z]+)-\d")
 CONFIRM: Final = "{urn:fluux:agent:0#confirm}"
 
 
@@ -77,6 +80,7 @@ class Rules:
         for kit in kits:
             self._check(check_internals, kit)
             self._check(check_audit_log, kit.settings.storage.path / "audit")
+            self._check(check_files, kit.settings.memory_path)
 
     def _check(self, look: Callable[..., None], *values: Any) -> None:
         try:
@@ -123,3 +127,16 @@ def check_audit_log(directory: Path) -> None:
     found = verify_beside(directory)
     if not found.whole:
         raise Violation(f"the audit log: {[one.sentence for one in found.findings]}")
+
+
+def check_files(directory: Path) -> None:
+    """Check that the files of memories and conversations have the text of nobody but their owner,
+    who is an account or an occupant of a room. Raises Violation.
+    """
+    for path in directory.rglob("*"):
+        whose = _OWNER.fullmatch(path.relative_to(directory).parts[0])
+        if whose is None or not path.is_file():
+            continue
+        others = set(_SECRET.findall(path.read_text(errors="replace"))) - {whose[1]}
+        if others:
+            raise Violation(f"{path.relative_to(directory)} has text of {sorted(others)}")

@@ -1,6 +1,7 @@
 """Every rule raises Violation for a history that breaks it, and none for the same without that."""
 
 import time
+from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ from tests.simulation.areas.schedules import Firings
 from tests.simulation.areas.work import Answers, Approvals, Effects, Ends
 from tests.simulation.history import Effect, Entry, Fault, History, Prompt, Stanza, Wish
 from tests.simulation.life import Action, Life
-from tests.simulation.rules import Rule, Rules, Violation, check_internals, check_slots
+from tests.simulation.rules import Rule, Rules, Violation, check_files, check_internals, check_slots
 from tests.simulation.task_rules import (
     NOT_SEE,
     SEE,
@@ -110,7 +111,7 @@ def test_a_task_that_never_ends_or_goes_on_after_its_end_is_found() -> None:
     assert "has ended" in found(Ends, *begun, ended, event(3, "t", "failed", 3))
     again = executes(3, "x1-2", "x1"), accepted(4, "x1-2", "u")
     assert "two tasks" in found(Ends, *begun, ended, *again)
-    lost = received(5, BOT, "<iq type='error' id='look-t-9'/>")
+    lost = received(5, BOT, "<iq type='error' id='look-t-9'><error><item-not-found/></error></iq>")
     assert "does not exist" in found(Ends, *begun, lost)
 
 
@@ -211,6 +212,20 @@ def test_a_secret_that_somebody_else_gets_is_found() -> None:
     assert found(Privacy, Prompt(1, "secret-romeo-1"), Prompt(2, "secret-juliet-2")) == ""
     assert "secrets of" in found(Privacy, Prompt(1, "secret-romeo-1 secret-juliet-2"))
     assert "has received a secret" in found(Privacy, hears(1, ROMEO, "secret-juliet-2"))
+
+
+def test_a_secret_in_the_files_of_somebody_else_is_found(tmp_path: Path) -> None:
+    for name in (
+        "romeo@capulet.example",
+        "lobby@rooms.capulet.example&2f;id:romeo@capulet.example",
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "history.jsonl").write_text("secret-romeo-1 hush-romeo-2")
+    check_files(tmp_path)
+    (tmp_path / "lobby@rooms.capulet.example").mkdir()
+    (tmp_path / "lobby@rooms.capulet.example" / "MEMORY.md").write_text("hush-romeo-2")
+    with pytest.raises(Violation, match="has text of"):
+        check_files(tmp_path)
 
 
 def test_a_schedule_that_fires_twice_is_found() -> None:

@@ -15,6 +15,7 @@ _WHAT: Final[Sequence[What]] = (
     *("ask", "agent"),
 )
 CHOICES: Final = ("red", "blue")
+_GROUP: Final = "group"
 
 
 class Planned(msgspec.Struct, frozen=True):
@@ -40,7 +41,7 @@ def draw_steps(chance: Random) -> tuple[Planned, ...]:
         known = [one.id for one in made if not one.is_in_group]
         after = [] if is_in_group else chance.sample(known, min(len(known), chance.randint(0, 2)))
         if grouped and not is_in_group and chance.random() < 0.6:
-            after.append("g")
+            after.append(_GROUP)
         what = chance.choice(_WHAT)
         if what == "payback" and not any(one in known for one in after):
             what = "pay"  # nothing is known to fill it with
@@ -53,10 +54,10 @@ def document_of(label: str, steps: Sequence[Planned], policy: str) -> Document:
     """Return the document of a plan whose name is the label."""
     made: list[Document] = []
     for one in steps:
-        step = _step(label, one.id, one.what, [id_ for id_ in one.after if id_ != "g"])
+        step = _step(label, one.id, one.what, [id_ for id_ in one.after if id_ != _GROUP])
         step["after"] = list(one.after)
         if one.is_in_group:
-            step["group"] = "g"
+            step["group"] = _GROUP
         if one.help == "optional":
             step["optional"] = True
         elif one.help == "otherwise":
@@ -69,7 +70,9 @@ def document_of(label: str, steps: Sequence[Planned], policy: str) -> Document:
         "steps": made,
         "result": f"Report {label}: it is over.",
     }
-    return document | ({"groups": {"g": policy}} if any(one.is_in_group for one in steps) else {})
+    return document | (
+        {"groups": {_GROUP: policy}} if any(one.is_in_group for one in steps) else {}
+    )
 
 
 def _step(label: str, id_: str, what: What, after: Sequence[str]) -> Document:

@@ -30,7 +30,7 @@ class _Plan:
     """What was seen of a plan.
 
     Attributes:
-        documents: all that were proposed, the last one last, and who has proposed each.
+        documents: all that were proposed, the last one last, and whose each is.
         allowed: the texts of questions about it that its owner has approved.
         done: the effects of each step.
         answers: what was answered about each step, or asked a model.
@@ -79,7 +79,9 @@ class _Plans(Rule):
         match verb:
             case "plan" | "revise":
                 plan = self.plans.setdefault(name, _Plan(wish.who))
-                plan.documents.append((wish.who, json.loads(rest)))
+                # After a denial a model may propose another plan, which begins like any new one.
+                is_new = wish.who == "model" and plan.is_denied and not plan.allowed
+                plan.documents.append((plan.owner if is_new else wish.who, json.loads(rest)))
             case "answer":
                 self.plans[name].answers[step].append(rest)
             case "pause" | "resume":
@@ -134,12 +136,7 @@ class Effects(_Plans):
         if not any(_waited(plan, document, one) for _, document, one in having):
             raise Violation(f"{effect.label} was done before what it waits for")
         shown = re.compile(rf"\b{re.escape(label_in(effect.label))}\b")
-        # After a denial a model may propose another plan, which begins like any new one.
-        was_allowed = bool(plan.allowed)
-        is_free = any(
-            not _asks(document) and (by != "model" or (plan.is_denied and not was_allowed))
-            for by, document, _ in having
-        )
+        is_free = any(not _asks(document) and by != "model" for by, document, _ in having)
         if not is_free and not any(map(shown.search, plan.allowed)):
             raise Violation(f"{effect.label} was done, and its plan was not approved")
         skill = having[-1][2].get("skill", "note")

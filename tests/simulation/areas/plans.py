@@ -32,6 +32,7 @@ from tests.simulation.life import CALLERS, PEOPLE, REACTIONS, Action, Reaction
 from tests.simulation.people import Choice, Resident, label_in
 from tests.simulation.rules import TASK
 from tests.simulation.skills import Outside
+from tests.simulation.talker import asked_in
 
 _ANSWER_S: Final = 300.0
 _PAUSED: Final = r"- (\w+) Plan (p\d+): paused \(You have paused it\)"
@@ -275,7 +276,8 @@ class Plans(Area):
         label = (plans or notes)[-1]
         called = any(label in one.arguments for each in request.messages for one in each.tool_calls)
         if last.role == "tool" or called:
-            return f"re {label}: {last.text[:80]}"
+            labels = ", ".join([*(one for one, _ in asked_in(request)), label])
+            return f"re {labels}: {last.text[:80]}"
         if plans:
             return call("plan_start", plan=self._documents[label])
         return call("note", label=label)
