@@ -26,7 +26,8 @@ class Revisions:
     def __init__(self) -> None:
         self.known = anyio.Event()
         self._acted_on: set[str] = set()
-        self._revised: list[TurnRequest] = []
+        self._revised: dict[str, TurnRequest] = {}
+        """The last revision of each message."""
         self._writing = 0
         self._written = anyio.Event()
 
@@ -52,14 +53,14 @@ class Revisions:
 
     def add(self, request: TurnRequest) -> None:
         """Add a message whose row has the new text."""
-        self._revised.append(request)
+        self._revised[request.id] = request
 
     async def take(self) -> Sequence[TurnRequest]:
         """Return the revised messages, after those that are being written."""
         while self._writing:
             await self._written.wait()
-        revised, self._revised = self._revised, []
-        return revised
+        revised, self._revised = self._revised, {}
+        return [*revised.values()]
 
     def act_on(self, requests: Collection[str]) -> None:
         """Note that the turn does something that these messages have caused."""

@@ -155,6 +155,30 @@ async def test_a_correction_has_the_memories_that_match_it(tmp_path: Path) -> No
     assert "arena" not in second
 
 
+async def test_the_last_of_the_corrections_that_arrive_before_the_turn_is_read_counts(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path)
+    world.brain.think = echo
+    profiles, begun, go_on = world.profiles, anyio.Event(), anyio.Event()
+
+    async def slowly(*of: Any) -> Any:
+        begun.set()
+        await go_on.wait()
+        return await profiles(*of)
+
+    world.profiles = slowly  # type: ignore[method-assign]
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "Verona?", msg_id="m1"))
+        await begun.wait()
+        assert await conversations.revised(HIS, "m1", "Venice?")
+        assert await conversations.revised(HIS, "m1", "Vicenza?")
+        go_on.set()
+        await world.ear.hears(1)
+    assert world.ear.bodies == ["re: Vicenza?"]
+    assert "Venice?" not in str(world.brain.asked)
+
+
 async def test_a_correction_is_taken_after_calls_that_only_read(tmp_path: Path) -> None:
     world = World(tmp_path)
     steps = Steps(world, shopping("look", "find"))

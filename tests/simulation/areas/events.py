@@ -18,7 +18,7 @@ from tests.simulation.area import Area
 from tests.simulation.areas import objects
 from tests.simulation.areas.block_rules import BLOCK, UNBLOCK
 from tests.simulation.areas.chat import BUDGET
-from tests.simulation.history import Effect, Entry, Fault, Prompt, Wish
+from tests.simulation.history import Effect, Entry, Fault, KeptOut, Prompt, Wish
 from tests.simulation.life import DAY_S, Action
 from tests.simulation.rules import Rule, Violation
 
@@ -88,6 +88,10 @@ def _resume(_chance: Random, at: float, number: int) -> Resume:
     return Resume(at=at, number=number)
 
 
+_TELLS: Final = re.compile(r"Say what was built\.\nWhat happened, as JSON:\n[^\n]*\Z")
+"""The end of a prompt in which a model is told of an event, for the first time."""
+
+
 class _Item(msgspec.Struct):
     """A version of an item.
 
@@ -119,6 +123,10 @@ class Starts(Rule):
         self._told: set[str] = set()
         self._refused = -DAY_S
         """When a budget of the day was spent."""
+        self._is_failing = False
+        """Whether the budget was spent when a model was to be told: that is reported once, until
+        a model can be told again.
+        """
         self._resumed: list[float] = []
         self._is_ejabberd = False
 
@@ -133,8 +141,16 @@ class Starts(Rule):
                 self._start(match[1], match[2], entry.at)
         elif isinstance(entry, Prompt):
             self._told |= set(re.findall(r"\be\d+\b", entry.text))
-        elif stanza is not None and BUDGET in stanza.findtext("{*}body", ""):
-            self._refused = entry.at
+            self._is_failing = self._is_failing and not _TELLS.search(entry.text)
+        elif isinstance(entry, KeptOut):
+            self._hear(entry.xml, entry.at)
+        elif stanza is not None:
+            self._hear(stanza.findtext("{*}body", ""), entry.at)
+
+    def _hear(self, text: str, at: float) -> None:
+        if BUDGET in text:
+            self._refused = at
+            self._is_failing = self._is_failing or "The watch told failed" in text
 
     def _wish(self, entry: Wish, words: list[str]) -> None:
         if entry.who == PUBLISHER:
@@ -179,6 +195,7 @@ class Starts(Rule):
                 if label not in self._started[watch] and label not in self._joined[watch]:
                     raise Violation(f"the watch {watch} has never started work for {label}")
         is_refused = bool(wanted) and self._items[wanted[-1]].at < self._refused + DAY_S
+        is_refused = is_refused or self._is_failing
         if wanted and wanted[-1] not in self._told and not is_refused:
             raise Violation(f"no model was told of {wanted[-1]}, which was the last one")
         self._check_rate("thinned", RATE, 60.0)
