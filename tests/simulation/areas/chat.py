@@ -17,8 +17,9 @@ _ILL_S: Final = 1800.0
 """Seconds after which what was wrong with the model or the disk has no consequences."""
 _AWAY_S: Final = 3600.0
 """Seconds within which the answer to somebody who has gone may be lost."""
-_ON_ITS_WAY_S: Final = 0.5
-"""Seconds within which a message is stored, also where threads are slow."""
+_ON_ITS_WAY_S: Final = 2.0
+"""Seconds within which a message is stored, also after others and where threads are slow."""
+_RECEIVED: Final = "{urn:xmpp:receipts}received"
 _WHICH: Final = "I have several questions open with you."
 """What somebody hears who has not said which one a message is to answer."""
 BUDGET: Final = "daily budget"
@@ -53,7 +54,7 @@ class Replies(Rule):
         self._open: dict[tuple[str, str], tuple[str, float]] = {}
         self._lies: set[tuple[str, str]] = set()
         self._taken: set[tuple[str, str]] = set()
-        """Messages that a model was asked about: they are stored."""
+        """Messages that a model was asked about, or that were confirmed: they are stored."""
         self._ill_at = -_ILL_S
         """When something was wrong with the model or the disk."""
 
@@ -82,6 +83,10 @@ class Replies(Rule):
         if stanza.get("type") == "error":
             self._forget(lambda _, id_, __: id_ == stanza.get("id"))
             return
+        receipt = stanza.find(_RECEIVED)
+        if receipt is not None:
+            id_ = receipt.get("id")
+            self._taken.update(key for key, (one, _) in self._open.items() if one == id_)
         self._told(who, body, entry.at)
 
     def _told(self, who: str, body: str, at: float) -> None:

@@ -3,6 +3,7 @@
 import base64
 import hmac
 import json
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -17,7 +18,7 @@ from anyio.abc import TaskStatus
 from component.skills import Context, Skill, skill
 from tests.kit.http import post, without_sockets
 from tests.simulation.area import Area
-from tests.simulation.history import Effect, Entry, Fault, Wish
+from tests.simulation.history import Effect, Entry, Fault, KeptOut, Wish
 from tests.simulation.life import Action
 from tests.simulation.rules import Rule, Violation
 
@@ -55,6 +56,9 @@ def _deliver(chance: Random, at: float, number: int) -> Deliver:
     )
 
 
+_ASIDE: Final = re.compile(r"I could not finish this: (?:Hooked|Replied)\..*\(task (\w+)\)")
+
+
 class Deliveries(Rule):
     """What was accepted is done once, and its result is sent back once."""
 
@@ -66,6 +70,8 @@ class Deliveries(Rule):
         self._unsure: set[str] = set()
         """Events of which a delivery has had no answer that says what has become of it."""
         self._done: set[str] = set()
+        self._aside: set[str] = set()
+        """The tasks that are set aside until an operator decides: of work, and of replies."""
         self._sent: dict[str, float] = {}
         self._open: dict[str, set[str]] = defaultdict(set)
         """The deliveries of each event that have no answer yet."""
@@ -78,6 +84,13 @@ class Deliveries(Rule):
             self._done.add(entry.label)
         elif isinstance(entry, Wish) and entry.who == SENDER:
             self._delivery(entry.at, entry.text.split())
+        elif isinstance(entry, KeptOut):
+            self._hear(ET.fromstring(entry.xml))
+        elif stanza is not None:
+            self._hear(stanza)
+
+    def _hear(self, stanza: ET.Element) -> None:
+        self._aside.update(_ASIDE.findall(stanza.findtext("{*}body", "")))
 
     def _delivery(self, at: float, words: list[str]) -> None:
         if words[0] == "hears":
@@ -111,10 +124,16 @@ class Deliveries(Rule):
                 raise Violation(f"{number} deliveries were accepted in {answered - begin:.0f} s")
 
     def at_rest(self) -> None:
-        for label in (*self._accepted, *self._duplicate):
-            for work in ("hooked", "replied"):
-                if f"{label}.{work}.again" not in self._done:
-                    raise Violation(f"{label} was accepted, and never {work}")
+        missing = {
+            f"{label} was accepted, and never {work}"
+            for label in (*self._accepted, *self._duplicate)
+            if self._accepted.get(label) not in self._aside
+            for work in ("hooked", "replied")
+            if f"{label}.{work}.again" not in self._done
+        }
+        others = self._aside - set(self._accepted.values())
+        if len(missing) > len(others):
+            raise Violation(str(sorted(missing)))
 
 
 class Webhooks(Area):
