@@ -468,6 +468,129 @@ FAULTS: Final[Sequence[Planted]] = (
             ),
         ),
     ),
+    Planted(
+        "not-synced",
+        "The database is not synced, so a power failure loses what was accepted.",
+        (
+            Edit(
+                "component/store/sqlite.py",
+                """\
+        connection.execute("PRAGMA synchronous = FULL")
+""",
+                """\
+        connection.execute("PRAGMA synchronous = OFF")
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "one-vote-suffices",
+        "One approval is enough for what several people have to approve.",
+        (
+            Edit(
+                "component/tasks/questions.py",
+                """\
+        if votes.outcome(votes.votes_on(tx, put.id), approvals, put.hash) is None:
+""",
+                """\
+        if not votes.votes_on(tx, put.id):
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "requester-votes",
+        "Who has asked for something may approve it, though others have to.",
+        (
+            Edit(
+                "component/tasks/gate.py",
+                """\
+        if approvals is not None and not approvals.requester:
+""",
+                """\
+        if approvals is not None and approvals.need == 0:
+""",
+            ),
+            Edit(
+                "component/tasks/questions.py",
+                """\
+        if is_own and not approvals.requester:
+""",
+                """\
+        if is_own and approvals.need == 0:
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "denied-plan-runs",
+        "A plan runs although its owner has denied it.",
+        (
+            Edit(
+                "component/plans/run.py",
+                """\
+            decided = await self._tasks.confirm(START, values, self._question_key, misled=misled)
+            if not decided.approved:
+""",
+                """\
+            decided = await self._tasks.confirm(START, values, self._question_key, misled=misled)
+            if decided is None:
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "spending-not-stored",
+        "What was spent is not stored, and forgotten at the next start.",
+        (
+            Edit(
+                "component/budget/book.py",
+                """\
+            self._work = anyio.Event()
+            try:
+                await self.flush()
+""",
+                """\
+            self._work = anyio.Event()
+            try:
+                pass
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "late-correction-taken",
+        "A correction is taken although its message was acted on.",
+        (
+            Edit(
+                "component/agent/conversation.py",
+                """\
+        if running.is_stopped or running.revisions.is_too_late(request.id):
+""",
+                """\
+        if running.is_stopped:
+""",
+            ),
+        ),
+    ),
+    Planted(
+        "cancel-not-passed-on",
+        "The work of another agent is not cancelled with the task that it is for.",
+        (
+            Edit(
+                "component/features/peers/calls.py",
+                """\
+        to, from_ = JID.parse(call.address), JID.parse(call.sender)
+        with suppress(StanzaError):
+""",
+                """\
+        to, from_ = JID.parse(call.address), JID.parse(call.sender)
+        with suppress(StanzaError):
+            return
+""",
+            ),
+        ),
+    ),
 )
 
 
