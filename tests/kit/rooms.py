@@ -435,6 +435,10 @@ class Rooms:
         made = self.rooms[jid] = Room(self, jid)
         return made
 
+    def connect(self, *, is_connected: bool) -> None:
+        """Connect the service to its server, or not: then nobody reaches it."""
+        self._home.table.components[self._domain] = self if is_connected else None
+
     def close(self, error: StreamError) -> None:
         """Never called."""
         raise AssertionError(f"the stream of {self._domain} has ended: {error}")
@@ -502,7 +506,11 @@ class Rooms:
             features.append("muc_moderated" if room.is_moderated else "muc_unmoderated")
             features.append("muc_membersonly" if room.members_only else "muc_open")
             if self.server == "prosody":
-                features += ["urn:xmpp:occupant-id:0", "urn:xmpp:sid:0"]
+                features += [
+                    "urn:xmpp:occupant-id:0",
+                    "urn:xmpp:sid:0",
+                    f"{muc.NAMESPACE}#stable_id",
+                ]
         info = InfoQuery(
             identities=(identity,), features=tuple(Feature(var=var) for var in features)
         )

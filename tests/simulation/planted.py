@@ -469,21 +469,6 @@ FAULTS: Final[Sequence[Planted]] = (
         ),
     ),
     Planted(
-        "not-synced",
-        "The database is not synced, so a power failure loses what was accepted.",
-        (
-            Edit(
-                "component/store/sqlite.py",
-                """\
-        connection.execute("PRAGMA synchronous = FULL")
-""",
-                """\
-        connection.execute("PRAGMA synchronous = OFF")
-""",
-            ),
-        ),
-    ),
-    Planted(
         "one-vote-suffices",
         "One approval is enough for what several people have to approve.",
         (

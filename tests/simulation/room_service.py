@@ -71,11 +71,11 @@ class RoomService(Rooms):
                 room.occupants.clear()
             self._history.fault("error", FORGOTTEN)
         self.is_up = False
-        self._home.table.components[self._domain] = None
+        self.connect(is_connected=False)
 
     def come(self) -> None:
         """Come back."""
         if not self.is_up:
             self.is_up = True
             self._history.fault("healthy", "the rooms")
-            self._home.table.components[self._domain] = self
+            self.connect(is_connected=True)

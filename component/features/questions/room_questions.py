@@ -55,6 +55,12 @@ USER: Final = "approvals"
 _LOOK_S: Final = 2.0
 """Seconds between two looks at what other instances have changed."""
 _RETRY_S: Final = 5.0
+_AGAIN_S: Final = 60.0
+"""Seconds until a message is sent again that a room has not sent back."""
+_BACK_S: Final = 10.0
+"""Seconds in which a room has to send a message back."""
+_STABLE_IDS: Final = "http://jabber.org/protocol/muc#stable_id"
+"""The feature of rooms that keep the ids of messages (XEP-0045 §18.3)."""
 _LIST_S: Final = 10.0
 """Seconds in which a room has to answer who its members are."""
 _MOST_ASKED: Final = 20
@@ -157,6 +163,14 @@ class RoomQuestions:
         """
         self._away: set[str] = set()
         """The questions whose votes may have been missed."""
+        self._sending: dict[str, tuple[str, str]] = {}
+        """The state that a room is being shown of a question, and the id of the message."""
+        self._awaited: dict[tuple[JID, str], anyio.Event] = {}
+        """The messages that their rooms have to send back."""
+        self._keeps_ids: set[JID] = set()
+        """Rooms that have sent a message back with its id."""
+        self._silent: set[JID] = set()
+        """Rooms that have not sent the last message back."""
         self._asked_otherwise: dict[str, str] = {}
         """Why these questions were put to people instead of their rooms."""
         self.said: Callable[[Membership, Request[None]], None] | None = None
@@ -211,6 +225,13 @@ class RoomQuestions:
         found = self._known.get(id_)
         return found if found is not None and found.state == "open" else None
 
+    def sent_back(self, room: JID, id_: str) -> None:
+        """Note that a room has sent one of our messages to all. Never waits."""
+        if self.find(room, id_) is not None:
+            self._keeps_ids.add(room)
+        if (room, id_) in self._awaited:
+            self._awaited[room, id_].set()
+
     def reflected(self, room: JID, id_: str, stanza_id: str) -> Write | None:
         """Note the id that a room has given to one of our messages. Return how it is stored; None
         for a message that asks nothing.
@@ -252,6 +273,8 @@ class RoomQuestions:
                     is_first = False
                     self._begin(found, here)
                 await self._settle_all(found)
+                if self._silent:
+                    retry_s = _AGAIN_S
             except StorageError as error:
                 log_failure(_log, "cannot show rooms the state of their questions", error)
                 retry_s = _RETRY_S
@@ -281,6 +304,7 @@ class RoomQuestions:
     async def _settle_all(self, found: Sequence[RoomQuestion]) -> None:
         self._known = {each.id: each for each in found}
         self._away &= self._known.keys()
+        self._silent.clear()
         for each in found:
             for id_ in each.ids:
                 self._ids.setdefault((each.room.jid, id_), each.id)
@@ -355,34 +379,58 @@ class RoomQuestions:
         """Ask a question in its room, or correct the message that has asked it."""
         is_open = one.state == "open"
         shown = f"{one.state} {state}"
-        if one.shown == shown:
+        room = one.room.jid
+        if one.shown == shown or room in self._silent:
             return
         is_first = not one.shown
-        id_ = one.id if is_first else system.token_hex(_ID_BYTES)
+        sending, id_ = self._sending.get(one.id, ("", ""))
+        if sending != shown:
+            id_ = one.id if is_first else system.token_hex(_ID_BYTES)
+            self._sending[one.id] = shown, id_
         text = self._words.in_room(one.question, state, is_open=is_open)
-        self._ids[one.room.jid, id_] = one.id
+        self._ids[room, id_] = one.id
         await self._kernel.storage.write(
-            lambda db: room_question_rows.add_message(db, one.room.jid, id_, one.id)
+            lambda db: room_question_rows.add_message(db, room, id_, one.id)
         )
         message = OutboundMessage(
             id=id_,
-            conversation=Conversation(membership.address.bare, one.room.jid, in_room=True),
-            to=ReplyAddress(str(one.room.jid), membership.address, "groupchat"),
+            conversation=Conversation(membership.address.bare, room, in_room=True),
+            to=ReplyAddress(str(room), membership.address, "groupchat"),
             parts=(Text(text, _LANG),),
             payloads=_payloads(one, self._words.title_of(one.question), text),
             replaces=None if is_first else one.id,
             must_arrive=True,
         )
-        try:
-            delivery = self._kernel.stream.messenger.send(message)
-        except TooBigError:  # the text alone has everything, too
-            plain = msgspec.structs.replace(message, payloads=())
-            delivery = self._kernel.stream.messenger.send(plain)
-        if not await delivery.settled() or not await self._kernel.stream.messenger.handled():
-            return  # the connection was lost; it is sent in the next session
+        if not await self._send(message, membership):
+            return
+        del self._sending[one.id]
         await self._kernel.storage.write(
             lambda db: room_question_rows.show(db, one.id, shown, done=not is_open)
         )
+
+    async def _send(self, message: OutboundMessage, membership: Membership) -> bool:
+        """Send a message to a room; return whether the room has it. If the connection was lost, it
+        is sent again in the next session; if the room does not answer, some time later.
+        """
+        messenger, room = self._kernel.stream.messenger, membership.room
+        keeps_ids = room in self._keeps_ids or _STABLE_IDS in membership.features
+        is_back = self._awaited[room, message.id] = anyio.Event()
+        try:
+            try:
+                delivery = messenger.send(message)
+            except TooBigError:  # the text alone has everything, too
+                delivery = messenger.send(msgspec.structs.replace(message, payloads=()))
+            if not await delivery.settled() or not await messenger.handled():
+                return False
+            if keeps_ids:
+                with anyio.move_on_after(_BACK_S):
+                    await is_back.wait()
+                if not is_back.is_set():
+                    self._silent.add(room)
+                    return False
+        finally:
+            del self._awaited[room, message.id]
+        return True
 
     # People in place of the room.
 

@@ -1,7 +1,8 @@
 """Questions that a room decides: asked there, answered by reactions, and shown as decided."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,8 @@ import pytest
 
 from component.skills import skill
 from tests.kit import Kit, Peer, Script, anyio_backend, call, service
-from tests.kit.rooms import Room, Rooms
-from tests.kit.xmpp import body
+from tests.kit.rooms import Room, Rooms, Server
+from tests.kit.xmpp import Xmpp, body
 from xep.fluux_agent.confirm import Confirm
 from xep.fluux_poll import Poll, PollClosed
 from xep.hats import NAMESPACE as HATS
@@ -51,9 +52,10 @@ def rule(**more: Any) -> dict[str, Any]:
 class World:
     """A service, a room that decides, and those in it."""
 
-    def __init__(self, kit: Kit, rooms: type[Rooms]) -> None:
+    def __init__(self, kit: Kit, rooms: Callable[[Xmpp], Rooms]) -> None:
         self.kit = kit
-        self.room: Room = rooms(kit.xmpp).create("ops")
+        self.rooms = rooms(kit.xmpp)
+        self.room: Room = self.rooms.create("ops")
         self.room.shows_accounts = True
         self.peers: dict[str, Peer] = {}
 
@@ -109,7 +111,7 @@ async def world(
     tmp_path: Path,
     *,
     model: Script | None = None,
-    rooms: type[Rooms] = Rooms,
+    rooms: Callable[[Xmpp], Rooms] = Rooms,
     agents: Sequence[str] = (),
     **more: Any,
 ) -> AsyncIterator[World]:
@@ -632,6 +634,29 @@ async def test_a_room_that_is_away_for_a_moment_is_waited_for(tmp_path: Path) ->
         await w.kit.advance(60)
         await w.react("alice", UP)
         assert done == ["paid 5"]
+
+
+@pytest.mark.parametrize("server", ["prosody", "ejabberd"])
+async def test_a_room_that_cannot_be_reached_hears_later_what_became_of_a_question(
+    tmp_path: Path, server: Server
+) -> None:
+    approvers = [f"room:{ROOM}", "bob@capulet.example"]
+    make = partial(Rooms, server=server)
+    async with world(tmp_path, need=2, approvers=approvers, rooms=make) as w:
+        bob = await w.enter("bob")
+        task = await w.ask()
+        asked = w.question().payload(Confirm)
+        assert asked is not None
+        w.rooms.connect(is_connected=False)
+        decision = f"<decision xmlns='{FLUUX}#confirm' id='{asked.id}' value='deny'/>"
+        await bob.iq("set", decision)
+        await w.kit.settled()
+        assert "state='failed'" in await ended(w, task)
+        w.rooms.connect(is_connected=True)
+        await w.kit.advance(120)
+        await w.kit.settled()
+        assert w.state() == "Denied by bob@capulet.example."
+        assert len(w.said()) == 2, "it hears it once"
 
 
 async def test_whoever_has_asked_in_chat_hears_how_many_approvals_are_needed(
