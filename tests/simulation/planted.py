@@ -558,24 +558,6 @@ FAULTS: Final[Sequence[Planted]] = (
             ),
         ),
     ),
-    Planted(
-        "cancel-not-passed-on",
-        "The work of another agent is not cancelled with the task that it is for.",
-        (
-            Edit(
-                "component/features/peers/calls.py",
-                """\
-        to, from_ = JID.parse(call.address), JID.parse(call.sender)
-        with suppress(StanzaError):
-""",
-                """\
-        to, from_ = JID.parse(call.address), JID.parse(call.sender)
-        with suppress(StanzaError):
-            return
-""",
-            ),
-        ),
-    ),
 )
 
 
