@@ -127,7 +127,7 @@ class Replies(Rule):
 
 
 class Once(Rule):
-    """A message is sent once; the same one is sent again only after a fault."""
+    """A message is sent once, and again only if it was refused, or after a fault."""
 
     def __init__(self) -> None:
         self._at: dict[tuple[str, ...], float] = {}
@@ -136,9 +136,15 @@ class Once(Rule):
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
         if isinstance(entry, Fault):
             self._faults.append(entry.at)
-        if stanza is None or not isinstance(entry, Stanza) or entry.way != "received":
+        if stanza is None or not isinstance(entry, Stanza):
             return
         id_ = stanza.get("id", "")
+        if entry.way == "sent":
+            if stanza.get("type") == "error":  # a room has refused it
+                self._at = {
+                    key: at for key, at in self._at.items() if key[::3] != (entry.session, id_)
+                }
+            return
         if not stanza.tag.endswith("}message") or stanza.get("type") == "error" or not id_:
             return
         if stanza.find("{urn:xmpp:delay}delay") is not None:
