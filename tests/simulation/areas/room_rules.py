@@ -12,6 +12,7 @@ from xml.etree import ElementTree as ET
 import msgspec
 
 from tests.simulation.history import Effect, Entry, Fault, Prompt, Stanza
+from tests.simulation.life import DAY_S
 from tests.simulation.room_service import AWAY, COUNCIL, FORGOTTEN, LOBBY
 from tests.simulation.rules import Rule, Violation
 
@@ -113,6 +114,9 @@ class RoomRule(Rule):
         )
 
 
+_SPENT: Final = "the daily budget of this room is used up"
+
+
 class _Open(msgspec.Struct):
     """A message that is not answered yet."""
 
@@ -135,6 +139,8 @@ class Answered(RoomRule):
         self._said: dict[str, list[float]] = defaultdict(list)
         self._to_stop: set[str] = set()
         self._stopped: set[str] = set()
+        self._spent: dict[str, float] = {}
+        """When the agent has said last that it has no more budget for a room today."""
 
     def heard(self, entry: Stanza, stanza: ET.Element, nick: str) -> None:
         body, room = stanza.findtext("{*}body", ""), entry.session
@@ -155,7 +161,8 @@ class Answered(RoomRule):
             or _count(self._said[room], now) >= 8
             or any(one.room == room and now - one.at < _BUSY_S for one in self._open.values())
         )
-        is_excused = self.is_ill or is_busy or self.is_muted[room] or nick == "Parrot"
+        is_spent = now - self._spent.get(room, -DAY_S) < DAY_S
+        is_excused = self.is_ill or is_busy or is_spent or self.is_muted[room] or nick == "Parrot"
         self._heard[room].append(now)
         self._open[label] = _Open(now, room, is_excused)
 
@@ -168,6 +175,8 @@ class Answered(RoomRule):
         for reply in stanza.findall("{*}reply"):
             replied = self._ids.get((room, reply.get("id", "")), "")
             self._open.pop(replied, None)
+        if _SPENT in body:
+            self._spent[room] = entry.at
         if body.startswith("Stopped"):
             self._stopped |= self._to_stop & self._open.keys()
         answer = _ANSWER.match(body)
