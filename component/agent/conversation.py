@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import anyio
 import msgspec
@@ -303,6 +303,8 @@ class _Running:
         self.turn = turn
         self.scope = anyio.CancelScope()
         self.is_stopped = False
+        self.is_recorded = True
+        """Whether its end is recorded, if it was stopped."""
         self.done = anyio.Event()
         self.model_call: anyio.CancelScope | None = None
         self.restarts = 0
@@ -319,6 +321,15 @@ class _Running:
     def stop(self) -> None:
         self.is_stopped = True
         self.scope.cancel()
+
+
+class Stopped(NamedTuple):
+    """How many turns were stopped, and whether that is recorded: if not, they go on if the service
+    is started again before it is.
+    """
+
+    turns: int
+    are_recorded: bool
 
 
 class Conversation:
@@ -611,7 +622,7 @@ class Conversation:
             if running.scope.cancelled_caught and running.is_stopped:
                 outcome = Outcome("stopped")
                 self._end_draft(running, sentences.STOPPED)
-                await self._end(turn)
+                running.is_recorded = await self._end(turn)
         except StorageError as error:
             outcome = Outcome("postponed", str(error))
             self._postpone(turn, error)
@@ -830,17 +841,16 @@ class Conversation:
     # Stops.
 
     @asynccontextmanager
-    async def stopped(self) -> AsyncIterator[int]:
-        """Stop all turns, and start none within the context. The value is the number of turns that
-        were stopped.
-        """
+    async def stopped(self) -> AsyncIterator[Stopped]:
+        """Stop all turns, and start none within the context."""
         self._holds += 1
-        count = 0
+        count, are_recorded = 0, True
         try:
             running = self._running
             if running is not None:
                 running.stop()
                 await running.done.wait()
+                are_recorded = running.is_recorded
                 count += 1
             for turn in [one for one in self.waiting if one.stored or one.resumption]:
                 # Somebody else may be stopping the same conversation.
@@ -848,14 +858,14 @@ class Conversation:
                 if self.remove(turn):
                     if fetching is not None:
                         await fetching.done.wait()
-                    await self._end_or_keep(turn)
+                    are_recorded &= await self._end_or_keep(turn)
                     count += 1
             for parked in self.parked.ids:
                 found = await self.parked.take(parked)
                 if found is not None:
-                    await self._end_or_keep(found)
+                    are_recorded &= await self._end_or_keep(found)
                     count += 1
-            yield count
+            yield Stopped(count, are_recorded)
         finally:
             self._holds -= 1
             self.look()
@@ -878,18 +888,22 @@ class Conversation:
         self.look()
         return True
 
-    async def _end_or_keep(self, turn: Turn) -> None:
-        """End a turn that was taken out of the queue; if that fails, it is queued again."""
+    async def _end_or_keep(self, turn: Turn) -> bool:
+        """End a turn that was taken out of the queue; if that fails, it is queued again. Returns
+        whether the end is recorded.
+        """
         try:
-            await self._end(turn)
+            is_recorded = await self._end(turn)
         except BaseException:  # most likely the caller that wanted the stop is gone
             turn.resumption = turn.resumption or Resumption("storage")
             self.add(turn, first=True)
             raise
         self._shared.turn_ended(turn.id, Outcome("stopped"))
+        return is_recorded
 
-    async def _end(self, turn: Turn) -> None:
-        shared = self._shared
+    async def _end(self, turn: Turn) -> bool:
+        """End a turn; return whether that is recorded."""
+        shared, is_recorded = self._shared, True
         shared.delivery.composing(turn.request, False)
         shared.senders.label_now(turn)
         try:
@@ -898,6 +912,8 @@ class Conversation:
                 profile = Profile(agent=self.key.agent)
             await shared.engine.stop(self._ask(turn, profile))
         except StorageError as error:
+            is_recorded = False
             log_failure(_log, "a stop cannot be recorded", error, turn=turn.id)
         await self._conclude(turn, Outcome("stopped"), keep_trying=True)
         shared.delivery.answered(turn.ids)
+        return is_recorded

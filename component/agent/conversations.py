@@ -357,8 +357,10 @@ class Conversations:
 
         Raises StorageError: parked turns cannot be read, and some may not be stopped.
         """
-        async with self._of(key).stopped() as count:
-            return sentences.STOPPED if count else sentences.NOTHING_TO_STOP
+        async with self._of(key).stopped() as stopped:
+            if not stopped.are_recorded:
+                return sentences.STOPPED_UNSAVED
+            return sentences.STOPPED if stopped.turns else sentences.NOTHING_TO_STOP
 
     async def new(self, key: SessionKey) -> bool:
         """Start a new conversation; all turns are stopped first. False if there was no
@@ -385,7 +387,7 @@ class Conversations:
         count = 0
         for key in [key for key in self._conversations if key.agent == agent]:
             async with self._of(key).stopped() as stopped:
-                count += stopped > 0
+                count += stopped.turns > 0
         return count
 
     def activity(self, key: SessionKey) -> Activity:

@@ -48,6 +48,10 @@ NO_ANSWER: Final = (
 ASKED: Final = "This needs a confirmation first. I have asked for it."
 NOTHING_MORE: Final = "[I have nothing more to say.]"
 STOPPED: Final = "Stopped."
+STOPPED_UNSAVED: Final = (
+    "Stopped. My storage is temporarily unavailable, so I would go on with it if I were restarted"
+    " before it works again."
+)
 NOTHING_TO_STOP: Final = "There is nothing to stop."
 
 # For the model, kept in the history.

@@ -12,6 +12,7 @@ from component.agent.protocol import ToolResult
 from component.conversations.lines import Note, Resulted, Said
 from component.memory_directory.layout import SessionKey
 from component.models.protocol import Completion, ModelRequest
+from component.store.errors import StorageError
 from tests.component.agent.world import (
     JULIET,
     ROMEO,
@@ -201,6 +202,29 @@ async def test_stop_gives_up_parked_turns(tmp_path: Path) -> None:
         await world.ended(task)
         assert conversations.activity(HIS).parked == 0
     assert len(world.ear.said) == 1
+
+
+@pytest.mark.parametrize("is_parked", [False, True])
+async def test_a_stop_that_cannot_be_recorded_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_parked: bool
+) -> None:
+    world = World(tmp_path)
+    slow = None if is_parked else Slow(world)
+    if is_parked:
+        world.brain.think = shopping("order")
+    async with world.life() as conversations:
+        await conversations.received(message("m1"))
+        if slow is None:
+            await world.ear.hears(1)
+        else:
+            await slow.asked(1)
+
+        async def append(*_of: object, **_more: object) -> None:
+            raise StorageError("The disk refuses.")
+
+        monkeypatch.setattr(conversations.engine.sessions, "append", append)
+        assert await conversations.stop(HIS) == sentences.STOPPED_UNSAVED
+        assert conversations.activity(HIS).parked == 0
 
 
 async def test_stop_does_not_affect_others(tmp_path: Path) -> None:

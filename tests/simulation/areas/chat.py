@@ -20,6 +20,9 @@ _AWAY_S: Final = 3600.0
 _ON_ITS_WAY_S: Final = 2.0
 """Seconds within which a message is stored, also after others and where threads are slow."""
 _RECEIVED: Final = "{urn:xmpp:receipts}received"
+_KNOWS_NOT: Final = "I see."
+"""What the model answers if it does not find what was asked, such as when other turns came between.
+"""
 _WHICH: Final = "I have several questions open with you."
 """What somebody hears who has not said which one a message is to answer."""
 BUDGET: Final = "daily budget"
@@ -88,6 +91,8 @@ class Replies(Rule):
             id_ = receipt.get("id")
             self._taken.update(key for key, (one, _) in self._open.items() if one == id_)
         self._told(who, body, entry.at)
+        if body == _KNOWS_NOT and stanza.get("id", "").endswith(".answer"):
+            self._forget(lambda one, _, __: one == who)
 
     def _told(self, who: str, body: str, at: float) -> None:
         for label in LABEL.findall(body):

@@ -177,7 +177,7 @@ class Answered(RoomRule):
             self._open.pop(replied, None)
         if _SPENT in body:
             self._spent[room] = entry.at
-        if body.startswith("Stopped"):
+        if body == "Stopped.":
             self._stopped |= self._to_stop & self._open.keys()
         answer = _ANSWER.match(body)
         if answer is None:
