@@ -143,13 +143,21 @@ class Outcomes(Rule):
         self._begun: dict[str, float] = {}
         self._of_tasks: dict[str, str] = {}
         self._faults = Times()
+        self._away: set[str] = set()
+        """Who cannot send a request now."""
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
         if isinstance(entry, Fault) and _disturbs(entry):
             self._faults.saw(entry)
+        if isinstance(entry, Fault) and entry.kind == "away":
+            self._away.add(entry.about)
+        elif isinstance(entry, Fault) and entry.kind == "back":
+            self._away.discard(entry.about)
         wanted = requested(entry)
         if wanted is not None and wanted.skill in _SURE and wanted.within_s is None:
-            self._begun[wanted.label] = entry.at
+            assert isinstance(entry, Wish), "it is a request"
+            if entry.who not in self._away:
+                self._begun[wanted.label] = entry.at
         self._begun.pop(cancelled(entry) or "", None)
         if stanza is None or not isinstance(entry, Stanza) or entry.way != "received":
             return
