@@ -33,12 +33,15 @@ _ENDED: Final = ("Denied", "Expired", "Withdrawn")
 
 
 class _Vote(msgspec.Struct):
-    """A vote: `is_sure` says that nothing has kept the agent from counting it."""
+    """A vote: `is_sure` says that nothing has kept the agent from counting it, `by_reaction` that
+    it was a reaction, which can be taken back.
+    """
 
     at: float
     who: str
     value: str
     is_sure: bool
+    by_reaction: bool = False
 
 
 class _Question(msgspec.Struct):
@@ -158,7 +161,8 @@ class Grants(RoomRule):
         who = entry.session.partition("@")[0]
         is_sure = bool(self.own[COUNCIL]) and not self.is_ill and len(found) == 1
         for one in found:
-            self._count(one, _Vote(entry.at, who, value, is_sure))
+            vote = _Vote(entry.at, who, value, is_sure, by_reaction=reactions is not None)
+            self._count(one, vote)
 
     def _saw_decision(self, entry: Stanza, stanza: ET.Element) -> None:
         decision = stanza.find(f"{CONFIRM}decision")
@@ -181,8 +185,9 @@ class Grants(RoomRule):
         people = {each.who for each in one.votes if each.value == "yes"}
         for who in set(people):
             mine = [each for each in one.votes if each.who == who]
-            last = max((each.at for each in mine if each.value == "yes"), default=0.0)
-            if any(each.who == who and each.value == "back" and each.at > last for each in before):
+            last = max((each for each in mine if each.value == "yes"), key=lambda each: each.at)
+            back = [each.at for each in before if each.who == who and each.value == "back"]
+            if last.by_reaction and any(at > last.at for at in back):
                 people.discard(who)
         one.is_approved = one.is_approved or len(people) >= NEED
 
