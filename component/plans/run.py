@@ -520,7 +520,9 @@ class _PlanRun:
         return StepRow(step, key, attempt=number, origin=origin, resumes=before.task)
 
     async def _start(self, advised: Advance) -> bool:
-        """Start the steps that begin now; return whether one could not be started."""
+        """Start the steps that begin now, and cancel those that are not needed any more. Returns
+        whether the plan may go on at once: one could not be started, or was cancelled.
+        """
         started = [
             one for one in self._steps.values() if one.state == "running" and one.task is None
         ]
@@ -537,7 +539,7 @@ class _PlanRun:
                 reason = str(error)[:1000]
                 self._note(msgspec.structs.replace(one, state="failed", reason=reason))
                 has_failed = True
-        return has_failed
+        return has_failed or bool(advised.cancel)
 
     async def _cancel(self, advised: Advance) -> None:
         """Cancel the tasks that are not needed any more, and record everything that has changed."""

@@ -399,3 +399,16 @@ async def test_the_plan_of_a_misled_model_repeats_what_only_reads(tmp_path: Path
         await answer(kit, juliet, "yes")
         await juliet.hear("Without: run look_outside")
     assert deeds.done == ["fetch https://example.com/"] + ["look a"] * 3
+
+
+async def test_a_plan_ends_when_one_step_of_its_last_group_is_done(tmp_path: Path) -> None:
+    deeds = Deeds()
+    deeds.held = {"a"}
+    both = {"group": "g"}
+    document = plan(
+        {"id": "a", **both}, {"id": "b", **both}, groups={"g": "first"}, result="REPORT"
+    )
+    async with planning(tmp_path, deeds=deeds) as (_, juliet, _):
+        await started(juliet, document)
+        assert await report(juliet) == "REPORT"
+    assert sorted(deeds.done) == ["a", "b"]
