@@ -181,7 +181,8 @@ class Answered(RoomRule):
             self._stopped |= self._to_stop & self._open.keys()
         answer = _ANSWER.match(body)
         if answer is None:
-            if self.kind == "chat":
+            # An answer that says that there is none is about all messages of its turn.
+            if self.kind == "chat" or stanza.get("id", "").endswith(".answer"):
                 self._excuse(room)
             return
         labels = _LABEL.findall(answer[1])
