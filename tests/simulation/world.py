@@ -9,7 +9,7 @@ from functools import reduce
 from operator import or_
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
 import anyio
@@ -111,7 +111,6 @@ class World:
         areas: the parts of the life.
         decides: who decides otherwise, by the first letter of the labels.
         answers: who answers otherwise, by the first letter of the labels.
-        quiet_s: seconds without faults at the end.
         pauses: seconds until each service is started again when it has ended.
         sections: the settings of the first service.
         life: what is played.
@@ -123,7 +122,6 @@ class World:
     disk: Disk
     xmpp: Xmpp
     kit: Kit
-    quiet_s: ClassVar[float] = QUIET_S
     sections: Mapping[str, Any]
 
     def __init__(self, life: Life, directory: Path, areas: Sequence[type[Area]] = AREAS) -> None:
@@ -211,7 +209,7 @@ class World:
         await anyio.sleep(max(0.0, self.life.days * DAY_S - self.history.now()))
         for area in self.areas:
             area.heal()
-        await anyio.sleep(self.quiet_s)
+        await self.rest()
         for area in self.areas:
             await area.finish()
         self.rules.at_rest(*self.kits)
@@ -220,6 +218,10 @@ class World:
         self._is_over = True
         for kit in self.kits:
             await kit.stop()
+
+    async def rest(self) -> None:
+        """Let the time without faults pass, at the end."""
+        await anyio.sleep(QUIET_S)
 
     async def serve(self, kit: Kit) -> None:
         """Run a service as a service manager does, until the life is over or it is retired."""
