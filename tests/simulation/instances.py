@@ -13,6 +13,7 @@ from component.features.balancing import connections
 from component.features.notifications import notifier
 from component.features.questions import room_questions
 from component.features.watches import events
+from component.features.webhooks import replies
 from component.store import shared
 from component.store.errors import StorageError
 from component.tasks import leases
@@ -36,7 +37,7 @@ _IDLE_S: Final = 3600.0
 IDLE_PER_S: Final = 3.0
 """An instance that has nothing to do runs about one statement per second, and never so many."""
 _LOOKS: Final[Sequence[tuple[Any, str]]] = (
-    *((module, "_LOOK_S") for module in (events, notifier, room_questions)),
+    *((module, "_LOOK_S") for module in (events, notifier, replies, room_questions)),
     (shared, "LOOK_S"),
 )
 """How often instances look at the database for what others have changed."""
