@@ -79,7 +79,9 @@ class SharedWorld(World):
             await super().play()
 
     async def rest(self) -> None:
-        """Let the time without faults pass. Most of it would be heartbeats, and nothing else."""
+        """Let the time without faults pass, most of it for one instance: the others would send
+        heartbeats and try to connect, and do nothing else.
+        """
         before = self.database.statements
         await anyio.sleep(_IDLE_S)
         per_second = (self.database.statements - before) / _IDLE_S / len(self.kits)
@@ -87,6 +89,8 @@ class SharedWorld(World):
             self.rules.fail(
                 Violation(f"an idle instance runs {per_second:.1f} statements per second")
             )
+        for kit in [kit for kit in self.kits if kit is not self.kit]:
+            self.retire(kit)
         with _slower(heartbeat_s=900.0, look_s=900.0), patch.object(connections, "_LOOK_S", 900.0):
             await anyio.sleep(QUIET_S - _IDLE_S)
 
@@ -108,7 +112,7 @@ class SharedWorld(World):
         """Run an instance as a service manager does."""
         self.kits.append(kit)
         name = self.name(kit)
-        while not self._is_over:
+        while not self._is_over and kit in self.kits:
             self.history.fault("start", name)
             try:
                 await kit.run()
