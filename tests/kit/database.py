@@ -17,7 +17,7 @@ from psycopg import sql
 
 from component.store import postgres, schema
 from component.store.listening import ChannelListener
-from tests.kit.process import Process, find_process
+from tests.kit.process import KilledError, Process, find_process
 from tests.kit.system import SimulatedSystem
 
 _connect: Final = psycopg.connect
@@ -96,9 +96,7 @@ class Database:
     # What sessions and listeners call.
 
     def admit(self) -> Process | None:
-        """Return the process that connects. Raises OperationalError, RuntimeError in a killed
-        process: what it tries until it succeeds has to end, too.
-        """
+        """Return the process that connects. Raises OperationalError, KilledError."""
         self._end_killed()
         process = _living_process()
         if self.refuses:
@@ -162,7 +160,7 @@ class Database:
             listener.heard.set()
 
     def sleep(self, seconds: float) -> None:
-        """Wait in a call, for which the clock jumps. Raises RuntimeError in a killed process."""
+        """Wait in a call, for which the clock jumps. Raises KilledError."""
         _living_process()
         clock: Any = trio.lowlevel.current_clock()
         clock.jump(seconds)
@@ -176,7 +174,7 @@ class Database:
 def _living_process() -> Process | None:
     process = find_process()
     if process is not None and not process.is_alive:
-        raise RuntimeError("the process was killed")
+        raise KilledError
     return process
 
 
