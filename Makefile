@@ -9,8 +9,9 @@
 # make pictures  the pictures of the documentation: people and an agent in four clients
 # make clients  the same clients in rooms and chats with an agent: who is answered, decisions, files;
 #              C=converse has only that one
-# make thorough  the long campaigns: the fuzzer, simulated lives for an hour, and of several instances
-#              for ten minutes, more generated stanzas, every split of every stream, 1,000 random points at which instances and their database fail, 10,000 calls of
+# make thorough  the long campaigns: the fuzzer, simulated lives for an hour, and those of several
+#              instances for ten minutes, more generated stanzas, every split of every stream,
+#              1,000 random points at which instances and their database fail, 10,000 calls of
 #              workers that are killed at random, the mutants, every test on everything
 # make packages  wheel, sdist, Debian package and OCI image in dist/; the last two on Debian, the image as root
 # make package-tests  installs, upgrades and removes each package, in a new Debian, and follows the

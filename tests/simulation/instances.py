@@ -1,6 +1,6 @@
 """Plays a life of two or three instances that share a PostgreSQL database."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -77,6 +77,11 @@ class SharedWorld(World):
             _slower(heartbeat_s=10.0, look_s=60.0),
         ):
             await super().play()
+
+    def jump(self, seconds: float) -> None:
+        """Let the wall clock of the instances jump: questions expire by that of the database."""
+        self.history.fault("clock", f"of instances, not of the database, jumps by {seconds:.0f} s")
+        self.system.jump_s += seconds
 
     async def rest(self) -> None:
         """Let the time without faults pass, most of it for one instance: the others would send

@@ -33,6 +33,7 @@ from tests.kit.system import SimulatedSystem
 from tests.kit.xmpp import Xmpp
 from tests.simulation.area import Area
 from tests.simulation.areas import AREAS
+from tests.simulation.areas.instances import Instances
 from tests.simulation.history import FaultKind, History
 from tests.simulation.life import CALLERS, DAY_S, PEOPLE, Draw, Life, Reaction
 from tests.simulation.people import Answer, Decide, Resident
@@ -219,6 +220,11 @@ class World:
         for kit in self.kits:
             await kit.stop()
 
+    def jump(self, seconds: float) -> None:
+        """Let the wall clock jump."""
+        self.history.fault("clock", f"jumps by {seconds:.0f} s")
+        self.system.jump_s += seconds
+
     async def rest(self) -> None:
         """Let the time without faults pass, at the end."""
         await anyio.sleep(QUIET_S)
@@ -276,7 +282,7 @@ def kinds(areas: Sequence[type[Area]] = AREAS) -> list[tuple[int, Draw]]:
 
 def read_life(file: Path) -> Life:
     """Return a life that `write_life` has written. Raises OSError, msgspec.ValidationError."""
-    action: Any = reduce(or_, (kind for area in AREAS for kind in area.actions))
+    action: Any = reduce(or_, (kind for area in (*AREAS, Instances) for kind in area.actions))
     made: type[Any] = msgspec.defstruct(
         "WrittenLife", [("seed", int), ("days", float), ("actions", tuple[action, ...])]
     )
