@@ -9,11 +9,12 @@ from unittest.mock import patch
 
 import anyio
 
-from component.features.balancing import connections
+from component.features.balancing import connections as balancing
 from component.features.notifications import notifier
 from component.features.questions import room_questions
 from component.features.watches import events
 from component.features.webhooks import replies
+from component.link.connection import connection
 from component.store import shared
 from component.store.errors import StorageError
 from component.tasks import leases
@@ -23,7 +24,7 @@ from tests.servers.postgres import Postgres
 from tests.simulation.areas import AREAS
 from tests.simulation.areas.instances import Instances
 from tests.simulation.areas.peers import Peers
-from tests.simulation.life import Life, draw
+from tests.simulation.life import DAY_S, Life, draw
 from tests.simulation.rules import Violation
 from tests.simulation.world import CRASHED_S, QUIET_S, Lives, World, kinds, play
 
@@ -36,6 +37,9 @@ _IDLE_S: Final = 3600.0
 """Seconds without faults in which the statements of instances that have nothing to do count."""
 IDLE_PER_S: Final = 3.0
 """An instance that has nothing to do runs about one statement per second, and never so many."""
+_STANDBY_S: Final = 600.0
+"""Seconds between two attempts of an instance to connect that has to wait for its turn."""
+_ALONE_S: Final = 2 * _STANDBY_S
 _LOOKS: Final[Sequence[tuple[Any, str]]] = (
     *((module, "_LOOK_S") for module in (events, notifier, replies, room_questions)),
     (shared, "LOOK_S"),
@@ -84,8 +88,8 @@ class SharedWorld(World):
         self.system.jump_s += seconds
 
     async def rest(self) -> None:
-        """Let the time without faults pass, most of it for one instance: the others would send
-        heartbeats and try to connect, and do nothing else.
+        """Let the time without faults pass: look what instances do that have nothing to do, and let
+        them do that more seldom then.
         """
         before = self.database.statements
         await anyio.sleep(_IDLE_S)
@@ -94,10 +98,26 @@ class SharedWorld(World):
             self.rules.fail(
                 Violation(f"an idle instance runs {per_second:.1f} statements per second")
             )
-        for kit in [kit for kit in self.kits if kit is not self.kit]:
-            self.retire(kit)
-        with _slower(heartbeat_s=900.0, look_s=900.0), patch.object(connections, "_LOOK_S", 900.0):
-            await anyio.sleep(QUIET_S - _IDLE_S)
+        until = anyio.current_time() + QUIET_S - _IDLE_S
+        with (
+            _slower(heartbeat_s=900.0, look_s=900.0),
+            patch.object(balancing, "_LOOK_S", 900.0),
+            patch.object(connection, "_STANDBY_S", _STANDBY_S),
+        ):
+            self._pause(self.kits, 0.0)  # so that they wait longer for their turn to connect
+            await anyio.sleep(DAY_S)
+            for kit in self.kits:
+                self._pause([one for one in self.kits if one is not kit], _ALONE_S)
+                await anyio.sleep(2 * _ALONE_S)
+            await anyio.sleep(until - anyio.current_time())
+
+    def _pause(self, kits: Sequence[Kit], seconds: float) -> None:
+        """Stop instances, and start them again later. Another one connects, and sends what it has
+        to say: what people have written belongs to the instance that has received it.
+        """
+        for kit in kits:
+            self.pauses[kit] = seconds
+            kit.service.stop()
 
     def make_kit(self, number: int) -> Kit:
         """Return another instance."""
@@ -117,7 +137,7 @@ class SharedWorld(World):
         """Run an instance as a service manager does."""
         self.kits.append(kit)
         name = self.name(kit)
-        while not self._is_over and kit in self.kits:
+        while not self._is_over:
             self.history.fault("start", name)
             try:
                 await kit.run()
