@@ -282,7 +282,8 @@ def kinds(areas: Sequence[type[Area]] = AREAS) -> list[tuple[int, Draw]]:
 
 def read_life(file: Path) -> Life:
     """Return a life that `write_life` has written. Raises OSError, msgspec.ValidationError."""
-    action: Any = reduce(or_, (kind for area in (*AREAS, Instances) for kind in area.actions))
+    areas: Sequence[type[Area]] = (*AREAS, Instances)
+    action: Any = reduce(or_, (kind for area in areas for kind in area.actions))
     made: type[Any] = msgspec.defstruct(
         "WrittenLife", [("seed", int), ("days", float), ("actions", tuple[action, ...])]
     )
