@@ -178,7 +178,7 @@ class Presences:
             if contact.sees:
                 probe = Presence(from_=session.jid, to=jid, type="probe").encode()
                 self.post("probe", session.jid, jid, probe)
-        for request in account.roster.requests.values():
+        for request in [*account.roster.requests.values()]:  # it may answer at once
             session.link.send(request)
 
     def _leave(self, session: Session, stanza: Incoming | None) -> None:

@@ -87,6 +87,21 @@ def test_a_request_waits_for_the_contacts_next_login(world: World) -> None:
     assert request.findtext("{jabber:client}status") == "me"
 
 
+def test_a_client_may_answer_a_request_before_it_has_the_next_one(world: World) -> None:
+    class Eager(Client):
+        def send(self, xml: str) -> None:
+            super().send(xml)
+            if self.sent[-1].get("type") == "subscribe":
+                self.says(f"<presence type='subscribed' to='{self.sent[-1].get('from')}'/>")
+
+    juliet = world.client("juliet", "balcony", "<presence/>")
+    juliet.says("<presence type='subscribe' to='romeo@localhost'/>")
+    world.component().says(f"<presence type='subscribe' from='{BOT}' to='romeo@localhost'/>")
+    romeo = Eager(world, "romeo", "orchard")
+    romeo.says("<presence/>")
+    assert roster_of(romeo) == {"juliet@localhost": "from", BOT: "from"}
+
+
 def test_a_new_client_learns_who_is_there(world: World) -> None:
     juliet = world.client("juliet", "balcony", "<presence/>")
     romeo = world.client("romeo", "orchard", "<presence/>")

@@ -17,7 +17,7 @@ from psycopg import sql
 
 from component.store import postgres, schema
 from component.store.listening import ChannelListener
-from tests.kit.process import Process, find_process
+from tests.kit.process import KilledError, Process, find_process
 from tests.kit.system import SimulatedSystem
 
 _connect: Final = psycopg.connect
@@ -96,10 +96,10 @@ class Database:
     # What sessions and listeners call.
 
     def admit(self) -> Process | None:
-        """Return the process that connects. Raises OperationalError."""
+        """Return the process that connects. Raises OperationalError, KilledError."""
         self._end_killed()
-        process = find_process()
-        if self.refuses or (process is not None and not process.is_alive):
+        process = _living_process()
+        if self.refuses:
             raise psycopg.OperationalError("connection refused")
         return process
 
@@ -160,10 +160,8 @@ class Database:
             listener.heard.set()
 
     def sleep(self, seconds: float) -> None:
-        """Wait in a call, for which the clock jumps. Raises RuntimeError in a killed process."""
-        process = find_process()
-        if process is not None and not process.is_alive:
-            raise RuntimeError("the process was killed")
+        """Wait in a call, for which the clock jumps. Raises KilledError."""
+        _living_process()
         clock: Any = trio.lowlevel.current_clock()
         clock.jump(seconds)
 
@@ -171,6 +169,13 @@ class Database:
         """Return the time of the server: no jump of a service's clock changes it."""
         system = self._system()
         return system.time_ns() // 10**6 - round(system.jump_s * 1000)
+
+
+def _living_process() -> Process | None:
+    process = find_process()
+    if process is not None and not process.is_alive:
+        raise KilledError
+    return process
 
 
 class Session(psycopg.Connection[Any]):

@@ -1,7 +1,7 @@
 """HTTP requests to a service, without sockets."""
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 import anyio
@@ -10,6 +10,7 @@ from anyio.abc import TaskStatus
 
 from component.features.http_listener.listener import HttpListener
 from component.kernel.http_routes import HttpRoutes
+from tests.kit.process import KilledError
 from tests.kit.service import Kit
 
 _listening: Final[list[HttpRoutes]] = []
@@ -85,7 +86,8 @@ async def post(
 
     async def serve() -> None:
         process.enter()
-        await app(scope, receive, send)
+        with suppress(KilledError):
+            await app(scope, receive, send)
         group.cancel_scope.cancel()
 
     async def break_off() -> None:

@@ -10,6 +10,10 @@ import trio
 _process: Final[ContextVar["Process"]] = ContextVar("process")
 
 
+class KilledError(Exception):
+    """The process was killed, so this has no outcome; what it tries again and again ends, too."""
+
+
 class Process:
     """What lives from the start of a service to its end.
 

@@ -200,18 +200,26 @@ class Kit:
         assert self.process.is_alive, "it is killed once"
         self.process.is_alive = False
         path = self.settings.storage.path
-        if path.exists():
-            shutil.copytree(path, self._left, ignore=shutil.ignore_patterns("*.sock"))
-            if not power_fails and (lock := path / "agent.lock").exists():
-                # The same file, by which the next process knows that this one has ended.
-                (self._left / lock.name).unlink()
-                (self._left / lock.name).hardlink_to(lock)
+        # The caller may be a task of another process, which does not do this.
+        with self.process.entered():
+            self._copy(power_fails=power_fails)
         lost: list[str] = []
         if self._disk is not None:
             lost = self._disk.copied(path, self._left, power_fails=power_fails)
         self.xmpp.disconnect(self.agent, self)
         self._token.run_sync_soon(self._scope.cancel)
         return lost
+
+    def _copy(self, *, power_fails: bool) -> None:
+        """Copy the files of a killed process."""
+        path = self.settings.storage.path
+        if not path.exists():
+            return
+        shutil.copytree(path, self._left, ignore=shutil.ignore_patterns("*.sock"))
+        if not power_fails and (lock := path / "agent.lock").exists():
+            # The same file, by which the next process knows that this one has ended.
+            (self._left / lock.name).unlink()
+            (self._left / lock.name).hardlink_to(lock)
 
     async def buried(self) -> None:
         """Wait until a killed process has ended, and restore the files that it left."""

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import anyio
 import pytest
 
 from component import system
@@ -61,6 +62,21 @@ async def test_work_continues_when_the_database_is_back(tmp_path: Path, migrated
         database.start()
         ended = await event(juliet, within_s=90)
         assert (ended.id, ended.state) == (accepted.task, "completed")
+
+
+async def test_a_killed_process_ends_though_it_writes_until_the_database_is_back(
+    tmp_path: Path, migrated_url: str
+) -> None:
+    async with pair(tmp_path, migrated_url) as (one, _other, database):
+        juliet = one.peer(JULIET)
+        await juliet.iq("set", execute("gate.open"))
+        await event(juliet)
+        database.stop()
+        await one.advance(30)  # the step ends, and cannot be recorded
+        with anyio.fail_after(60):
+            await one.kill()
+        database.start()
+        assert (await event(juliet, within_s=90)).state == "completed"
 
 
 async def test_a_commit_whose_answer_is_lost_counts_once(tmp_path: Path, migrated_url: str) -> None:

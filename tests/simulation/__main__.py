@@ -103,8 +103,7 @@ def _many(options: argparse.Namespace, lives: Lives) -> int:
         if one.violation:
             failed.append(one.seed)
             print(f"seed {one.seed} violates a rule: {one.violation}", flush=True)
-            if not options.instances:
-                print(f"    make simulate SEED={one.seed}", flush=True)
+            print(f"    {_command(options, one.seed)}", flush=True)
             if options.first_failure:
                 break
     spent = time.monotonic() - began
@@ -112,6 +111,15 @@ def _many(options: argparse.Namespace, lives: Lives) -> int:
         f"{days:.0f} simulated days and {kills} kills in {spent:.0f} s; seeds that fail: {failed}"
     )
     return 1 if failed else 0
+
+
+def _command(options: argparse.Namespace, seed: int) -> str:
+    """Return what replays a life that these options have drawn."""
+    if not options.instances and options.days is None:
+        return f"make simulate SEED={seed}"
+    instances = " --instances" if options.instances else ""
+    days = "" if options.days is None else f" --days {options.days:g}"
+    return f"python -m tests.simulation{instances} --seed {seed}{days}"
 
 
 def _show_short(life: Life, play: Play, file: Path | None) -> None:

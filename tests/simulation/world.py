@@ -9,7 +9,7 @@ from functools import reduce
 from operator import or_
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
 import anyio
@@ -33,6 +33,7 @@ from tests.kit.system import SimulatedSystem
 from tests.kit.xmpp import Xmpp
 from tests.simulation.area import Area
 from tests.simulation.areas import AREAS
+from tests.simulation.areas.instances import Instances
 from tests.simulation.history import FaultKind, History
 from tests.simulation.life import CALLERS, DAY_S, PEOPLE, Draw, Life, Reaction
 from tests.simulation.people import Answer, Decide, Resident
@@ -111,7 +112,6 @@ class World:
         areas: the parts of the life.
         decides: who decides otherwise, by the first letter of the labels.
         answers: who answers otherwise, by the first letter of the labels.
-        quiet_s: seconds without faults at the end.
         pauses: seconds until each service is started again when it has ended.
         sections: the settings of the first service.
         life: what is played.
@@ -123,7 +123,6 @@ class World:
     disk: Disk
     xmpp: Xmpp
     kit: Kit
-    quiet_s: ClassVar[float] = QUIET_S
     sections: Mapping[str, Any]
 
     def __init__(self, life: Life, directory: Path, areas: Sequence[type[Area]] = AREAS) -> None:
@@ -211,7 +210,7 @@ class World:
         await anyio.sleep(max(0.0, self.life.days * DAY_S - self.history.now()))
         for area in self.areas:
             area.heal()
-        await anyio.sleep(self.quiet_s)
+        await self.rest()
         for area in self.areas:
             await area.finish()
         self.rules.at_rest(*self.kits)
@@ -220,6 +219,15 @@ class World:
         self._is_over = True
         for kit in self.kits:
             await kit.stop()
+
+    def jump(self, seconds: float) -> None:
+        """Let the wall clock jump."""
+        self.history.fault("clock", f"jumps by {seconds:.0f} s")
+        self.system.jump_s += seconds
+
+    async def rest(self) -> None:
+        """Let the time without faults pass, at the end."""
+        await anyio.sleep(QUIET_S)
 
     async def serve(self, kit: Kit) -> None:
         """Run a service as a service manager does, until the life is over or it is retired."""
@@ -274,7 +282,8 @@ def kinds(areas: Sequence[type[Area]] = AREAS) -> list[tuple[int, Draw]]:
 
 def read_life(file: Path) -> Life:
     """Return a life that `write_life` has written. Raises OSError, msgspec.ValidationError."""
-    action: Any = reduce(or_, (kind for area in AREAS for kind in area.actions))
+    areas: Sequence[type[Area]] = (*AREAS, Instances)
+    action: Any = reduce(or_, (kind for area in areas for kind in area.actions))
     made: type[Any] = msgspec.defstruct(
         "WrittenLife", [("seed", int), ("days", float), ("actions", tuple[action, ...])]
     )

@@ -5,6 +5,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from component.agent_addresses import canonical_address
 from component.features.watches.filters import Condition, fill_params
 from component.features.watches.settings import WatchEntry, read_rate
 from component.kernel.triggers import Work, work_of
@@ -43,8 +44,9 @@ class Source(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The key of its rows in the database."""
-        text = "\n".join((str(self.subscriber), str(self.service), self.node))
+        """The key of its rows in the database: the same for both addresses of an agent."""
+        agent = canonical_address(self.subscriber)
+        text = "\n".join((str(agent), str(self.service), self.node))
         return sha256(text.encode()).hexdigest()[:32]
 
     @property

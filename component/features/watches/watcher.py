@@ -190,7 +190,11 @@ class Watcher:
         rows = await self._storage.read(watch_rows.rows)
         self._watches.clear()
         self._watches.update({row.watch.id: row.watch for row in rows})
-        self._source_of = {watch.id: self.source_of(watch) for watch in self._watches.values()}
+        self._source_of.clear()
+        chosen: dict[str, Source] = {}  # an agent observes a source from one of its addresses
+        for watch in self._watches.values():
+            source = self.source_of(watch)
+            self._source_of[watch.id] = chosen.setdefault(source.key, source)
         wanted: dict[Source, dict[str, Watch]] = {}
         for id_, source in self._source_of.items():
             wanted.setdefault(source, {})[id_] = self._watches[id_]
@@ -248,6 +252,8 @@ class Watcher:
     async def _forget(self, source: Source, watcher: sources.SourceWatcher[Any]) -> None:
         with anyio.move_on_after(_CLOSE_S):
             await watcher.unsubscribe()
+        if any(source.key == other.key for other in self._sources):
+            return  # it is observed from the agent's other address now
         await self._retrying.write(
             lambda database: watch_rows.SourceRows(database, source.key).forget()
         )

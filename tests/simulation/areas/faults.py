@@ -185,8 +185,7 @@ class Faults(Area):
                 world.disk.fails = ""
                 world.history.fault("healthy", "disk")
             case Jump(seconds=seconds):
-                world.history.fault("clock", f"jumps by {seconds:.0f} s")
-                world.system.jump_s += seconds
+                world.jump(seconds)
             case ModelFails(how=how, seconds=seconds):
                 world.history.fault("error", f"the model is {how} for {seconds:.0f} s")
                 world.talker.state = how

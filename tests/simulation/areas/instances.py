@@ -1,6 +1,5 @@
 """Several instances of the service, which share a PostgreSQL database that fails."""
 
-from collections.abc import Sequence
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
@@ -126,9 +125,3 @@ class Instances(Area):
             armed.remove()
         self._shared.database.disarm()
         self._shared.database.start()
-        self._shared.statements_before_rest = self._shared.database.statements
-
-
-def areas_with(areas: Sequence[type[Area]]) -> Sequence[type[Area]]:
-    """Return these areas, and that of several instances."""
-    return (*areas, Instances)

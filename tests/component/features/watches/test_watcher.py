@@ -409,6 +409,50 @@ async def test_an_account_is_observed_from_the_address_that_its_owner_knows(
     assert world.watcher.source_of(watch(at=domain)).subscriber == AGENT, "it is a service"
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_what_an_account_has_shown_is_known_at_another_address_of_the_agent(
+    storage: Storage, *, restarts: bool
+) -> None:
+    """Which address its owner knows can change, and several instances may not agree about it."""
+    made = watch("on", str(JULIET), service=JULIET, node=PRESENCE)
+    phone, domain = JID.parse(f"{JULIET}/phone"), JID.parse("agent.example")
+    world = World(storage)
+    async with world.running():
+        await world.add(made, 5)
+        world.watcher.connected()
+        await eventually(lambda: world.probed)
+        world.watcher.shown(AGENT, phone, "online", "")
+        await world.state(made, "live")
+        await eventually(lambda: _known(storage, world.watcher.source_of(made)))
+        if not restarts:
+            await _shows_at_another_address(world, phone, domain)
+    if restarts:
+        world = World(storage)
+        world.watcher._kernel.contacts.address_of = lambda *_: domain
+        async with world.running():
+            await _shows_at_another_address(world, phone, domain)
+
+
+async def _shows_at_another_address(world: World, phone: JID, domain: JID) -> None:
+    world.watcher._kernel.contacts.address_of = lambda *_: domain
+    world.probed.clear()
+    await world.watcher.reload()
+    world.watcher.connected()
+    await eventually(lambda: world.probed)
+    world.watcher.shown(domain, phone, "away", "")
+    await eventually(lambda: world.started)
+
+
+async def test_watches_from_both_addresses_of_an_agent_have_one_source(storage: Storage) -> None:
+    world = World(storage)
+    async with world.running():
+        for name, at in (("one", AGENT), ("two", JID.parse("agent.example"))):
+            await world.add(
+                watch(name, str(JULIET), service=JULIET, node=PRESENCE, at=at, skill=name), 5
+            )
+        assert len(world.watcher._sources) == 1
+
+
 async def test_what_is_recorded_wakes_the_work_only_if_there_is_any(storage: Storage) -> None:
     world = World(storage)
     world.watcher._recorded(Accepted(cut=["gone"], tripped=["gone"]))
