@@ -71,6 +71,6 @@ WAITS_FOR_PERSON: Final = (
 GOES_ON: Final = "This takes long and continues as task {task}. The result will be here."
 LATE: Final = (
     "The calls that you made earlier ({names}) have just ended; their results are above. Other"
-    " messages came in between. It is now {now}. The request was {request}. Continue with it now."
+    " messages came in between. It is now {now}. The {requests}. Continue with that now."
 )
 RESUMED: Final = "The tasks that this turn waited for have ended. It is now {now}."

@@ -339,10 +339,13 @@ def _resumed(run: Run, waiting: Sequence[Called], interleaved: bool) -> str:
         is_long = asked_at is not None and seconds - asked_at > _LONG_S
         return sentences.RESUMED.format(now=now) if is_long else ""
     names = ", ".join(sorted({call.name for call in waiting}))
-    asked = run.ask.messages[0]
     # A note is a system message, so it must not quote other agents.
-    about = _quoted(asked.text) if asked.taint in (None, "person") else "another agent's"
-    return sentences.LATE.format(names=names, request=about, now=now)
+    asked = [
+        _quoted(one.text) if one.taint in (None, "person") else "another agent's"
+        for one in run.ask.messages
+    ]
+    about = f"request was {asked[0]}" if len(asked) == 1 else f"requests were {' and '.join(asked)}"
+    return sentences.LATE.format(names=names, requests=about, now=now)
 
 
 def _tool_call(call: Called) -> ToolCall:

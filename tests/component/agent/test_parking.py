@@ -227,6 +227,23 @@ async def test_a_late_result_comes_after_the_messages_in_between(
         assert isinstance((await world.lines())[-2], Note)
 
 
+async def test_a_late_result_names_all_messages_of_its_turn(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.brain.think = shopping("order")
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "some tea"))
+        await conversations.received(message("m2", "and milk"))
+        await parked(world)
+        world.brain.think = lambda request: says("meanwhile")
+        await conversations.received(message("m3", "how are you"))
+        await world.ear.hears(2)
+        world.brain.think = lambda request: says("late: " + request.messages[-1].text)
+        world.shop.tasks[TASK] = ToolResult("it is here")
+        await world.ended(TASK)
+        await world.ear.hears(3)
+    assert 'The requests were "some tea" and "and milk".' in world.brain.asked[-1].messages[-1].text
+
+
 async def test_the_other_calls_of_the_round_are_finished(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.brain.think = lambda request: (
