@@ -278,8 +278,8 @@ def test_nothing_begins_in_a_conversation_that_is_being_stopped(
             await thinking.wait()
             await conversations.received(message("m1"))  # it is queued behind that one
             conversation = conversations._of(SessionKey("assistant", ROMEO))
-            async with conversation.stopped() as count:
-                assert count == 1
+            async with conversation.stopped() as stopped:
+                assert stopped.turns == 1
                 await conversations.received(message("m2"))
                 go_on.set()
                 await anyio.wait_all_tasks_blocked()
