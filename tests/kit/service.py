@@ -244,8 +244,8 @@ class Kit:
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run the service until it ends, or is killed, whatever happens before it is connected."""
         system.use(self.system)
-        self.process = Process()
-        self.process.enter()
+        self.process = process = Process()
+        process.enter()
         self._ended = anyio.Event()
         self._scope = anyio.CancelScope()
         make = None if self.model is None else self._make_model
@@ -256,6 +256,9 @@ class Kit:
                 self.service.catalog.registry.add(skill)
             with self._scope:
                 await self.service.run(task_status=task_status)
+        except Exception:
+            if process.is_alive:
+                raise  # what one that was killed does is not to be seen
         finally:
             self._ended.set()
 
