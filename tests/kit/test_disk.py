@@ -1,4 +1,4 @@
-"""The simulated disk fails when it is told to, and loses what was not synced."""
+"""The simulated disk fails when a test says so, and loses what was not synced."""
 
 import errno
 import os

@@ -60,7 +60,7 @@ _AGAIN_S: Final = 60.0
 _BACK_S: Final = 10.0
 """Seconds in which a room has to send a message back."""
 _STABLE_IDS: Final = "http://jabber.org/protocol/muc#stable_id"
-"""The feature of rooms that keep the ids of messages (XEP-0045 §18.3)."""
+"""The feature of rooms that keep the ids of messages (XEP-0045)."""
 _LIST_S: Final = 10.0
 """Seconds in which a room has to answer who its members are."""
 _MOST_ASKED: Final = 20
@@ -305,6 +305,8 @@ class RoomQuestions:
         self._known = {each.id: each for each in found}
         self._away &= self._known.keys()
         self._silent.clear()
+        for gone in self._sending.keys() - self._known.keys():
+            del self._sending[gone]
         for each in found:
             for id_ in each.ids:
                 self._ids.setdefault((each.room.jid, id_), each.id)

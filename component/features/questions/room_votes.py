@@ -173,11 +173,11 @@ class RoomVotes:
 
     def _reflected(self, membership: Membership, message: InboundMessage) -> None:
         """Note the id that the room has given to a message of the agent itself."""
-        room = membership.room
-        if message.id:
-            self._questions.sent_back(room, message.id)
-        if message.id and message.stanza_id:
-            id_ = message.stanza_id
+        if not message.id:
+            return
+        room, id_ = membership.room, message.stanza_id
+        self._questions.sent_back(room, message.id)
+        if id_:
             self._kernel.stream.messenger.sent.reflected(message.conversation, message.id, id_)
             self._store(self._questions.reflected(room, message.id, id_))
 

@@ -6,6 +6,7 @@ from xml.etree import ElementTree as ET
 
 from tests.kit.service import AGENT
 from tests.simulation.history import Entry, Fault, KeptOut, Stanza, Wish
+from tests.simulation.life import DAY_S
 from tests.simulation.rules import Rule, Violation
 from tests.simulation.task_rules import NOT_SEE, SEE, Times
 
@@ -19,7 +20,6 @@ _AFTER_FAULT_S: Final = 700.0
 """Seconds for which a fault may have consequences: a service is started again after ten minutes."""
 _AROUND_S: Final = 90.0
 """Seconds after a fault in which messages may be sent again."""
-_DAY_S: Final = 86_400.0
 _ATTEMPTS: Final = 2
 """A notification is sent once more if no client has received it."""
 _MOST_A_DAY: Final = 4
@@ -103,7 +103,7 @@ class Repetitions(Rule):
         for name, most in ((kept.get("id", ""), _ATTEMPTS), (body, _MOST_A_DAY)):
             times = self._times[entry.who, name]
             times.append(entry.at)
-            while most == _MOST_A_DAY and times[0] < entry.at - _DAY_S:
+            while most == _MOST_A_DAY and times[0] < entry.at - DAY_S:
                 times.pop(0)
             if name and len(times) > most:
                 raise Violation(

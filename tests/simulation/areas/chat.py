@@ -19,7 +19,7 @@ _AWAY_S: Final = 3600.0
 """Seconds within which the answer to somebody who has gone may be lost."""
 _ON_ITS_WAY_S: Final = 2.0
 """Seconds within which a message is stored, also after others and where threads are slow."""
-_RECEIVED: Final = "{urn:xmpp:receipts}received"
+RECEIVED: Final = "{urn:xmpp:receipts}received"
 _KNOWS_NOT: Final = "I see."
 """What the model answers if it does not find what was asked, such as when other turns came between.
 """
@@ -86,7 +86,7 @@ class Replies(Rule):
         if stanza.get("type") == "error":
             self._forget(lambda _, id_, __: id_ == stanza.get("id"))
             return
-        receipt = stanza.find(_RECEIVED)
+        receipt = stanza.find(RECEIVED)
         if receipt is not None:
             id_ = receipt.get("id")
             self._taken.update(key for key, (one, _) in self._open.items() if one == id_)

@@ -89,7 +89,7 @@ def _resume(_chance: Random, at: float, number: int) -> Resume:
 
 
 _TELLS: Final = re.compile(r"Say what was built\.\nWhat happened, as JSON:\n[^\n]*\Z")
-"""The end of a prompt in which a model is told of an event, for the first time."""
+"""The end of a prompt that shows an event to a model for the first time."""
 
 
 class _Item(msgspec.Struct):
@@ -197,7 +197,7 @@ class Starts(Rule):
         is_refused = bool(wanted) and self._items[wanted[-1]].at < self._refused + DAY_S
         is_refused = is_refused or self._is_failing
         if wanted and wanted[-1] not in self._told and not is_refused:
-            raise Violation(f"no model was told of {wanted[-1]}, which was the last one")
+            raise Violation(f"no model was shown {wanted[-1]}, which was the last one")
         self._check_rate("thinned", RATE, 60.0)
         self._check_rate("looping", PER_HOUR, _HOUR_S)
 

@@ -170,7 +170,7 @@ _REPORT: Final = re.compile(
     r"(?:Report (p\d+): |The plan Plan (p\d+) (?:failed|was cancelled))",
     re.MULTILINE,
 )
-"""How the end of a plan is told."""
+"""The report of the end of a plan."""
 
 
 class Ends(_Plans):

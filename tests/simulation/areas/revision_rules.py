@@ -4,11 +4,10 @@ import re
 from typing import Final, NamedTuple
 from xml.etree import ElementTree as ET
 
-from tests.simulation.areas.chat import Replies
+from tests.simulation.areas.chat import RECEIVED, Replies
 from tests.simulation.history import Effect, Entry, Fault, Prompt, Stanza
 from tests.simulation.rules import CONFIRM, Rule, Violation
 
-RECEIVED: Final = "{urn:xmpp:receipts}received"
 REVISES: Final = ("{urn:xmpp:message-correct:0}replace", "{urn:xmpp:message-retract:1}retract")
 _LATE: Final = re.compile(r"came too late|retracted your message too late|taken that as an answer")
 _FAULT: Final = "an error on my side"
