@@ -73,7 +73,7 @@ class Catalogue:
         raise NotImplementedError
 
 
-class ListedSkill(msgspec.Struct, frozen=True, eq=False, gc=False):
+class ListedSkill(msgspec.Struct, frozen=True, eq=False):
     """A skill of a catalogue that is not made yet: what discovery needs of it. `number` is its
     number in the catalogue, from 0.
     """

@@ -85,7 +85,7 @@ class ChannelListener:
                 return
             with anyio.CancelScope() as scope:
                 self._watching = scope
-                await anyio.wait_readable(self._connection.fileno())
+                await self._input(self._connection)
             if not scope.cancelled_caught:
                 self._take(self._connection)
 
@@ -113,6 +113,9 @@ class ChannelListener:
             self.close()  # broken: the next watching task reconnects with all channels
         finally:
             self._joining -= 1
+
+    async def _input(self, connection: "Connection") -> None:
+        await anyio.wait_readable(connection.fileno())
 
     def _take(self, connection: "Connection") -> None:
         import psycopg  # noqa: PLC0415

@@ -246,21 +246,10 @@ class Listener(ChannelListener):
         self.database.forget(self)
         super().close()
 
-    async def watch(self) -> None:
-        async with self._using:
-            if self._joining:
-                return
-            if self._connection is None:
-                await self._connect_again()
-                self._wake(None)
-                return
-            with anyio.CancelScope() as scope:
-                self._watching = scope
-                while not self.pending and not self._connection.closed:
-                    self.heard = anyio.Event()
-                    await self.heard.wait()
-            if not scope.cancelled_caught:
-                self._take(self._connection)
+    async def _input(self, connection: Any) -> None:
+        while not self.pending and not connection.closed:
+            self.heard = anyio.Event()
+            await self.heard.wait()
 
     def _take(self, connection: Any) -> None:
         if connection.closed:

@@ -597,7 +597,7 @@ async def presence_in_a_room_that_a_component_has_left(stage: Stage) -> None:
     await stage.enters(room, agent, "Agent", at="a")
     await agent.leave()
     await stage.enters(room, juliet, "Juliet")
-    juliet.lines.sort()  # the component is removed before or after others are told of her
+    juliet.lines.sort()  # a server removes the component before or after it announces her
     romeo.lines.sort()
 
 

@@ -179,8 +179,9 @@ class Stage(ABC):
     async def enters(
         self, room: str, actor: Actor, nick: str, history: str = "", at: str = ""
     ) -> None:
-        """Let somebody enter a room; `at` as in `Actor.shows`. Who is there is told in any order,
-        so those lines of the history are sorted.
+        """Let somebody enter a room; `at` as in `Actor.shows`.
+
+        Servers announce those who are there in any order, so these lines of the history are sorted.
         """
         await self.settle()
         before = len(actor.lines)

@@ -23,6 +23,8 @@ DAYS: Final = 20.0
 """Days of a life, unless somebody says otherwise."""
 _SHRINK_S: Final = 300.0
 """Seconds for which a life is shortened."""
+_PROGRESS_S: Final = 60.0
+"""Seconds after which the progress of many lives is shown again."""
 
 
 def main(words: Sequence[str]) -> int:
@@ -88,6 +90,7 @@ def _replay(life: Life, play: Play, file: Path | None) -> int:
 
 def _many(options: argparse.Namespace, lives: Lives) -> int:
     began, days, kills, failed = time.monotonic(), 0.0, 0, []
+    shown = began
     seeds: Iterable[int] = range(options.first, options.first + options.lives)
     if options.minutes is not None:
         until = began + 60 * options.minutes
@@ -106,11 +109,16 @@ def _many(options: argparse.Namespace, lives: Lives) -> int:
             print(f"    {_command(options, one.seed)}", flush=True)
             if options.first_failure:
                 break
-    spent = time.monotonic() - began
-    print(
-        f"{days:.0f} simulated days and {kills} kills in {spent:.0f} s; seeds that fail: {failed}"
-    )
+        if time.monotonic() > shown + _PROGRESS_S:
+            shown = time.monotonic()
+            print(f"{_sum(days, kills, began)}, up to seed {one.seed}", file=sys.stderr, flush=True)
+    print(f"{_sum(days, kills, began)}; seeds that fail: {failed}")
     return 1 if failed else 0
+
+
+def _sum(days: float, kills: int, began: float) -> str:
+    spent = time.monotonic() - began
+    return f"{days:,.0f} simulated days and {kills:,} kills in {spent:,.0f} s"
 
 
 def _command(options: argparse.Namespace, seed: int) -> str:

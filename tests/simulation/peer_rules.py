@@ -8,7 +8,6 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from tests.simulation.history import Effect, Entry, Fault, Passing, Prompt, Stanza, Wish
-from tests.simulation.life import PEOPLE
 from tests.simulation.peer_skills import cost
 from tests.simulation.rules import CONFIRM, EXECUTE, TASK, Rule, Violation
 
@@ -37,6 +36,8 @@ class Asked(Rule):
         self._confirms: dict[str, str] = {}
         """The label that a confirmation of the last agent is about, by its id."""
         self._approved: set[str] = set()
+        self._said = defaultdict[str, set[str]](set)
+        """What everybody has written in a chat: an answer to any question that is open."""
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
         if isinstance(entry, Wish):
@@ -49,6 +50,7 @@ class Asked(Rule):
             who = entry.session.partition("/")[0]
             if entry.way == "sent":
                 self._decided(who, stanza)
+                self._said[who].add(stanza.findtext("{*}body", ""))
             elif stanza.tag.rpartition("}")[2] == "message":
                 self._was_asked(who, stanza)
 
@@ -76,14 +78,12 @@ class Asked(Rule):
         if step == "erased" and label not in self._approved:
             raise Violation(f"{label} was erased, and {self._who[label]} has not approved that")
         if step.startswith("after "):
-            self._check_word(label, step.removeprefix("after word-"), step)
+            self._check_word(label, step.removeprefix("after "))
 
-    def _check_word(self, label: str, about: str, step: str) -> None:
+    def _check_word(self, label: str, word: str) -> None:
         who = self._who[label]
-        # Words in a chat may be meant for another question of the same person.
-        is_person = who.partition("@")[0] in PEOPLE
-        if about != label and not (is_person and self._who.get(about) == who):
-            raise Violation(f"{label}: the last agent was told {step!r}")
+        if word != f"word-{label}" and word not in self._said[who]:
+            raise Violation(f"{label}: the last agent was told {word!r}")
 
 
 class Authority(Rule):

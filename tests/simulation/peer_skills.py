@@ -62,15 +62,19 @@ def middle_skills(outside: Outside) -> Sequence[Skill]:
         (done,) = await context.wait([await context.start(f"archive.{call}", {"label": label})])
         return f"It says: {done.text or done.reason}"
 
-    @skill(read_only=True, open_world=False, durable=True)
-    async def search_for(label: str, context: Context) -> str:
-        """Search elsewhere."""
-        return await passed("search", label, context)
+    def passing(call: str, *, read_only: bool = False) -> Skill:
+        @skill(
+            name=f"{call}_for",
+            description=f"Have somebody elsewhere do this: {call}.",
+            read_only=read_only,
+            destructive=False,
+            open_world=False,
+            durable=True,
+        )
+        async def passes(label: str, context: Context) -> str:
+            return await passed(call, label, context)
 
-    @skill(read_only=True, open_world=False, durable=True)
-    async def choose_for(label: str, context: Context) -> str:
-        """Choose elsewhere, which needs a word."""
-        return await passed("choose", label, context)
+        return passes
 
     @skill(destructive=False, open_world=False, durable=True)
     async def collect_for(label: str, context: Context) -> str:
@@ -80,50 +84,18 @@ def middle_skills(outside: Outside) -> Sequence[Skill]:
         return found
 
     @skill(destructive=False, open_world=False, durable=True)
-    async def consult_for(label: str, context: Context) -> str:
-        """Have somebody asked elsewhere, between two steps."""
-        return await passed("consult", label, context)
-
-    @skill(destructive=False, open_world=False, durable=True)
-    async def erase_for(label: str, context: Context) -> str:
-        """Have something erased elsewhere."""
-        return await passed("erase", label, context)
-
-    @skill(destructive=False, open_world=False, durable=True)
-    async def read_for(label: str, context: Context) -> str:
-        """Have books read elsewhere."""
-        return await passed("read", label, context)
-
-    @skill(destructive=False, open_world=False, durable=True)
-    async def wipe_for(label: str, context: Context) -> str:
-        """Have done what this agent may not have done for others."""
-        return await passed("wipe", label, context)
-
-    @skill(destructive=False, open_world=False, durable=True)
-    async def hidden_for(label: str, context: Context) -> str:
-        """Have done what the last agent does not offer."""
-        return await passed("hidden", label, context)
-
-    @skill(destructive=False, open_world=False, durable=True)
-    async def circle_for(label: str, context: Context) -> str:
-        """Have done what leads back to the first agent."""
-        return await passed("circle", label, context)
-
-    @skill(read_only=True, open_world=False, durable=True)
-    async def nap_for(label: str, context: Context) -> str:
-        """Have somebody wait elsewhere, for longer than others who are cancelled may go on."""
-        return await passed("nap2", label, context)
-
-    @skill(destructive=False, open_world=False, durable=True)
     async def first_for(label: str, context: Context) -> str:
-        """Search and choose at the same time, and take what comes first."""
-        calls = [await context.start(f"archive.{one}", {"label": label}) for one in ("nap", "nap2")]
+        """Start a short and a long wait elsewhere, and take what comes first."""
+        calls = [
+            await context.start(f"archive.{one}", {"label": label}) for one in ("nap", "sleep")
+        ]
         found = await context.wait_first(calls)
         return f"It says: {' '.join(one.text for one in found if one.success)}"
 
     return (
-        *(search_for, choose_for, collect_for, consult_for, erase_for),
-        *(read_for, wipe_for, hidden_for, circle_for, first_for, nap_for),
+        *(passing(one, read_only=True) for one in ("search", "choose", "sleep")),
+        *(passing(one) for one in ("consult", "erase", "read", "wipe", "hidden", "circle")),
+        *(collect_for, first_for),
     )
 
 
@@ -179,7 +151,7 @@ def last_skills(outside: Outside) -> Sequence[Skill]:
         return f"{label} has slept"
 
     @skill(read_only=True, open_world=False, durable=True)
-    async def nap2(label: str, context: Context) -> str:
+    async def sleep(label: str, context: Context) -> str:
         """Wait for longer."""
         await context.sleep(10 * NAP_S)
         return f"{label} has slept long"
@@ -202,7 +174,7 @@ def last_skills(outside: Outside) -> Sequence[Skill]:
         (done,) = await context.wait([await context.start("first.circled", {"label": label})])
         return f"It says: {done.text or done.reason}"
 
-    return (search, choose, collect, consult, erase, read, nap, nap2, wipe, hidden, circle)
+    return (search, choose, collect, consult, erase, read, nap, sleep, wipe, hidden, circle)
 
 
 def first_skills(outside: Outside) -> Sequence[Skill]:

@@ -329,7 +329,7 @@ class Events(Area):
         return (seen, shown)
 
     async def begin(self) -> None:
-        """Create the node, with an item that nobody has to be told of."""
+        """Create the node, with an item for which the watch owes no news."""
         world = self.world
         server: Server = world.chance.choice(("prosody", "ejabberd"))
         self._pubsub = PubSubService(world.xmpp, server=server)

@@ -139,7 +139,7 @@ def _model(chance: Random, at: float, number: int) -> ModelFails:
 class Faults(Area):
     """Everything that fails."""
 
-    draws: ClassVar = {_away: 5, _kill: 44, _stop: 2, _cut: 4, _disk: 3, _jump: 2, _model: 3}
+    draws: ClassVar = {_away: 5, _kill: 60, _stop: 2, _cut: 4, _disk: 3, _jump: 2, _model: 3}
     draws |= {_kill_in_write: 10, _write_fails: 2}
     actions = (Away, Kill, KillInWrite, Stop, Cut, DiskFails, WriteFails, Jump, ModelFails)
     _armed: StepCounter | None = None

@@ -41,7 +41,7 @@ _QUIET_S: Final = 1.5 * DAY_S
 """Seconds without faults, after which no work of peers may be open."""
 _SKILLS: Final = (
     *("search_for", "choose_for", "collect_for", "collect_for", "consult_for", "consult_for"),
-    *("erase_for", "erase_for", "read_for", "first_for", "nap_for", "nap_for"),
+    *("erase_for", "erase_for", "read_for", "first_for", "sleep_for", "sleep_for"),
     *("wipe_for", "hidden_for", "circle_for"),
 )
 _ENDED: Final = "('completed', 'failed', 'rejected', 'cancelled')"
@@ -270,18 +270,12 @@ def _sections(chance: Random) -> dict[str, list[dict[str, Any]]]:
     costs = {"call_usd": 0.2} if chance.random() < 0.3 else {}
     asks = {} if chance.random() < 0.3 else {"confirm": "never"}
     first = {"name": "research", "jid": MIDDLE, "skills": ["*"]}
-    first["read_only"] = ["search_for", "choose_for", "nap_for"]
+    first["read_only"] = ["search_for", "choose_for", "sleep_for"]
     called = {"name": "archive", "jid": LAST, "skills": ["*"], "confirm": "never"}
-    called["read_only"] = ["search", "choose", "nap*"]
+    called["read_only"] = ["search", "choose", "nap", "sleep"]
     allowed = (
-        "search",
-        "choose",
-        "collect",
-        "consult",
-        "erase",
-        "read",
-        "circle",
-        "nap*",
+        *("search", "choose", "collect", "consult", "erase"),
+        *("read", "circle", "nap", "sleep"),
     )
     origins = [AGENT.partition(".")[2], MIDDLE.partition(".")[2]]
     offered = [*allowed, "wipe"]

@@ -174,8 +174,8 @@ _REPORT: Final = re.compile(
 
 
 class Ends(_Plans):
-    """A plan ends, once, and nothing of it runs then. Its owner is told, unless they want no news
-    from the agent.
+    """A plan ends once, and none of its steps runs afterwards. Its owner learns of the end, except
+    one who wants no news from the agent.
     """
 
     _now = 0.0

@@ -7,12 +7,8 @@ from xml.etree import ElementTree as ET
 import anyio
 
 from tests.simulation.area import Area
-from tests.simulation.areas.revision_rules import (
-    RECEIVED,
-    OneAnswer,
-    Revised,
-    RevisedReplies,
-)
+from tests.simulation.areas.chat import RECEIVED
+from tests.simulation.areas.revision_rules import OneAnswer, Revised, RevisedReplies
 from tests.simulation.history import Entry, Stanza
 from tests.simulation.life import PEOPLE, REACTIONS, Action, Reaction
 from tests.simulation.people import Resident
