@@ -43,8 +43,8 @@ ifdef T
 test: $(STAMP)
 	$(BIN)/pytest -q $(if $(findstring ::,$(T)),,-n 2) '$(T)'
 else
-test: servers
-	+$(MAKE) --no-print-directory --jobs=4 types lint imports words tests
+test: $(STAMP)
+	+$(MAKE) --no-print-directory --jobs=5 tests types lint imports words
 endif
 
 check: $(STAMP)
@@ -71,7 +71,7 @@ collected: $(STAMP)
 	@$(BIN)/python -m compileall -q component conformance demo_server protocol_schemas xep xmpp_agent xmpp_agent_client
 	@$(BIN)/pytest -qq --collect-only >/dev/null || true
 
-tests: collected
+tests: collected servers
 	@$(BIN)/pytest -q -n $(WORKERS)
 
 # Campaigns take longer than one hanging test may.
@@ -128,11 +128,17 @@ ifneq ($(ONLY),counts)
 endif
 	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))
 
-servers: $(STAMP)
-	tests/tools/debian.sh $(VENV)
-	tests/tools/mcp-servers.sh $(VENV)
+# Most of these wait for downloads: `make test` runs the checks meanwhile.
+.PHONY: debian mcp-servers javascript wheelhouse guests
+servers: debian mcp-servers javascript wheelhouse guests
+
+debian mcp-servers wheelhouse: $(STAMP)
+	tests/tools/$@.sh $(VENV)
+
+javascript: mcp-servers  # which installs Node.js for both
 	tests/tools/javascript.sh $(VENV)
-	tests/tools/wheelhouse.sh $(VENV)
+
+guests: $(STAMP)
 	$(BIN)/python -m tests.component.sandbox.guests
 
 reference: $(STAMP)
