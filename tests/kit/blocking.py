@@ -19,6 +19,9 @@ from xep.jid import JID
 from xep.stanza import IQ, Incoming, Presence
 from xep.stanza_error import StanzaError
 
+Cause: TypeAlias = Literal["blocks", "away"]
+"""Why an account does not get a stanza: it blocks the sender, or is away and nothing is kept."""
+KeptOut: TypeAlias = Callable[[JID, str, Cause], None]
 Answer: TypeAlias = Callable[[JID, JID, Incoming], Payload | None]
 NAMESPACE: Final = "urn:xmpp:blocking"
 Server: TypeAlias = Literal["prosody", "ejabberd"]
@@ -73,13 +76,13 @@ class BlockingRouter(Router):
     Attributes:
         blocked: whom each account blocks, by its localpart.
         presences: see `Router`.
-        kept_out: called with the account and the stanza that it does not get.
+        kept_out: called with the account, the stanza that it does not get, and the cause.
         answers: answer requests to an account, with the account and the sender, by the payload.
     """
 
     presences: BlockingPresences
 
-    def __init__(self, table: Table, server: Server, kept_out: Callable[[JID, str], None]) -> None:
+    def __init__(self, table: Table, server: Server, kept_out: KeptOut) -> None:
         super().__init__(table)
         self.presences = BlockingPresences(table, self.blocks)
         self._services = Services(table, self.presences)
@@ -95,6 +98,10 @@ class BlockingRouter(Router):
     def _message(self, sender: Sender, stanza: Incoming, to: JID) -> None:
         if self._passes(sender, stanza, to):
             super()._message(sender, stanza, to)
+
+    def _unreachable(self, sender: Sender, stanza: Incoming, to: JID) -> None:
+        self.kept_out(to.bare, stamped(sender, stanza), "away")
+        super()._unreachable(sender, stanza, to)
 
     def _iq(self, sender: Sender, stanza: Incoming, to: JID) -> None:
         session = sender.session
@@ -122,7 +129,7 @@ class BlockingRouter(Router):
             raise StanzaError("not-acceptable", "You have blocked this JID")
         if not self.blocks(to, sender.jid):
             return True
-        self.kept_out(to.bare, stamped(sender, stanza))
+        self.kept_out(to.bare, stamped(sender, stanza), "blocks")
         if self._returns(stanza, to):
             raise StanzaError("service-unavailable")
         return False

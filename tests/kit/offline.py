@@ -7,7 +7,6 @@ everything. ejabberd (`ejabberd_sm`, `mod_offline`) refuses what a sender does n
 (XEP-0334) and chat states without a text, and keeps `EJABBERD_MOST` messages for one account.
 """
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
@@ -16,7 +15,7 @@ import msgspec
 from component import system
 from demo_server.router import Sender, stamped
 from demo_server.table import Account, Table
-from tests.kit.blocking import BlockingRouter
+from tests.kit.blocking import BlockingRouter, KeptOut
 from tests.kit.elements import delayed
 from xep.jid import JID
 from xep.stanza import Incoming
@@ -44,9 +43,7 @@ class _Kept(msgspec.Struct, frozen=True):
 class OfflineRouter(BlockingRouter):
     """A server that keeps messages for people who are away."""
 
-    def __init__(
-        self, table: Table, server: OfflineStorage, kept_out: Callable[[JID, str], None]
-    ) -> None:
+    def __init__(self, table: Table, server: OfflineStorage, kept_out: KeptOut) -> None:
         super().__init__(table, server, kept_out)
         self._kept: dict[str, list[_Kept]] = {}
 

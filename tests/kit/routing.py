@@ -4,11 +4,10 @@ ejabberd returns the payload of a stanza with an error, as RFC 6120 §8.3.1 allo
 domain of a component that is not connected for that of another server.
 """
 
-from collections.abc import Callable
-
 from demo_server.router import Sender
 from demo_server.services import Services
 from demo_server.table import Table
+from tests.kit.blocking import KeptOut
 from tests.kit.elements import returned
 from tests.kit.offline import OfflineRouter, OfflineStorage
 from tests.kit.presence import ServerPresences
@@ -36,7 +35,7 @@ class ServerRouter(OfflineRouter):
         self,
         table: Table,
         server: OfflineStorage,
-        kept_out: Callable[[JID, str], None],
+        kept_out: KeptOut,
         *,
         federates: bool,
     ) -> None:

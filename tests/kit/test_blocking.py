@@ -22,7 +22,7 @@ class World:
         self.xmpp = Xmpp(group, server)
         self.romeo, self.juliet = self.peer(f"{ROMEO}/orchard"), self.peer(f"{JULIET}/balcony")
         self.kept_out: list[str] = []
-        self.xmpp.kept_out = lambda account, _: self.kept_out.append(str(account))
+        self.xmpp.kept_out = lambda account, *_: self.kept_out.append(str(account))
 
     def peer(self, jid: str) -> Peer:
         return Peer(self.xmpp, JID.parse(jid), "nobody.capulet.example")

@@ -21,7 +21,7 @@ from demo_server.component_link import ComponentLink
 from demo_server.router import Router
 from demo_server.table import Account, Link, Session, Table
 from demo_server.wire import Wire
-from tests.kit.blocking import Answer, BlockingRouter
+from tests.kit.blocking import Answer, BlockingRouter, Cause, KeptOut
 from tests.kit.offline import OfflineStorage
 from tests.kit.routing import ServerRouter
 from tests.kit.stream import ServerEnd, connection
@@ -61,8 +61,8 @@ class Xmpp:
         cut: domains that stanzas of other domains do not reach; they are lost.
         parted: pairs of domains between which stanzas are lost.
         passing: called with each stanza that one server sends to another: the domains, and the XML.
-        kept_out: called with an account and each stanza that its server keeps out, because the
-            account blocks who has sent it.
+        kept_out: called with an account, each stanza that it does not get, and the cause; see
+            `tests.kit.blocking`.
         delay: returns how many seconds a stanza takes from one server to another; None if they take
             none. Stanzas between the same two domains stay in order.
     """
@@ -77,7 +77,7 @@ class Xmpp:
         self.cut: set[str] = set()
         self.parted: set[frozenset[str]] = set()
         self.passing: Callable[[str, str, str], None] = lambda _from, _to, _xml: None
-        self.kept_out: Callable[[JID, str], None] = lambda _account, _xml: None
+        self.kept_out: KeptOut = lambda _account, _xml, _cause: None
         self.delay: Callable[[], float] | None = None
         self._late: dict[tuple[str, str], deque[tuple[float, Incoming]]] = {}
         """What is on its way between two domains, and when it arrives."""
@@ -182,8 +182,8 @@ class Xmpp:
             self._hosts[domain] = found
         return found
 
-    def _keeps_out(self, account: JID, xml: str) -> None:
-        self.kept_out(account, xml)
+    def _keeps_out(self, account: JID, xml: str, cause: Cause) -> None:
+        self.kept_out(account, xml, cause)
 
     def deliver(self, domain: str, xml: str) -> None:
         """Deliver a stanza that another server sends to a domain."""

@@ -6,6 +6,8 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 
+from tests.kit.blocking import Cause
+
 
 class Stanza(msgspec.Struct, frozen=True, tag=True):
     """A stanza that an account has sent or received, and the session that did so, as a full JID."""
@@ -85,12 +87,13 @@ class Fault(msgspec.Struct, frozen=True, tag=True):
 
 class KeptOut(msgspec.Struct, frozen=True, tag=True):
     """A stanza that the server of an account does not deliver, because the account blocks who has
-    sent it.
+    sent it, or is away and nothing is kept for it.
     """
 
     at: float
     who: str
     xml: str
+    cause: Cause = "blocks"
 
 
 class Wish(msgspec.Struct, frozen=True, tag=True):

@@ -104,6 +104,11 @@ class RoomQuestion(msgspec.Struct, frozen=True, kw_only=True):
         return self.question.id
 
     @property
+    def was_asked(self) -> bool:
+        """Whether its room may have been asked: the message's id is stored before it is sent."""
+        return bool(self.shown) or self.id in self.ids
+
+    @property
     def approved_by(self) -> Sequence[JID]:
         """Those who have approved, the first one first."""
         return [vote.jid for vote in self.votes if vote.value == "approve"]
@@ -199,7 +204,7 @@ class RoomQuestions:
 
     @staticmethod
     def _is_there(one: RoomQuestion, membership: Membership) -> bool:
-        return one.state == "open" and bool(one.shown) and one.room.jid == membership.room
+        return one.state == "open" and one.was_asked and one.room.jid == membership.room
 
     # Messages of rooms.
 
@@ -285,7 +290,7 @@ class RoomQuestions:
         """Begin with the questions that were asked before. The agent was in the rooms that are
         `here`; it leaves those that no rule names any more.
         """
-        self._away |= {each.id for each in found if each.shown and each.room.jid not in here}
+        self._away |= {each.id for each in found if each.was_asked and each.room.jid not in here}
         named = self._kernel.environment.catalog.rights.policy.rooms
         wanted = {*named, *(each.room.jid for each in found)}
         for membership in self._kernel.rooms:
@@ -338,7 +343,7 @@ class RoomQuestions:
 
     async def _conclude(self, one: RoomQuestion, membership: Membership) -> None:
         state = self._ending(one, membership)
-        if not one.shown:  # it was not asked there
+        if not one.was_asked:
             await self._kernel.storage.write(
                 lambda db: room_question_rows.show(db, one.id, "", done=True)
             )
@@ -384,7 +389,7 @@ class RoomQuestions:
         room = one.room.jid
         if one.shown == shown or room in self._silent:
             return
-        is_first = not one.shown
+        is_first = is_open and not one.shown
         sending, id_ = self._sending.get(one.id, ("", ""))
         if sending != shown:
             id_ = one.id if is_first else system.token_hex(_ID_BYTES)

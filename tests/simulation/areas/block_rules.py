@@ -92,7 +92,7 @@ class Repetitions(Rule):
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
         if isinstance(entry, Fault):
             self._faults.append(entry.at)
-        if not isinstance(entry, KeptOut):
+        if not isinstance(entry, KeptOut) or entry.cause != "blocks":
             return
         kept = ET.fromstring(entry.xml)
         if kept.tag.rpartition("}")[2] != "message" or kept.get("type") == "error":

@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Final, Literal
 
 import anyio
 
+from tests.kit.blocking import Cause
 from tests.simulation.area import Area
 from tests.simulation.areas.block_rules import (
     BLOCK,
@@ -71,8 +72,8 @@ class Blocks(Area):
         """Record what servers keep out."""
         history = self.world.history
 
-        def note(account: Any, xml: str) -> None:
-            history.add(KeptOut(history.now(), str(account), xml))
+        def note(account: Any, xml: str, cause: Cause) -> None:
+            history.add(KeptOut(history.now(), str(account), xml, cause))
 
         self.world.xmpp.kept_out = note
 

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 from xml.etree import ElementTree as ET
 
 from tests.simulation.areas.block_rules import NoNews
-from tests.simulation.history import Effect, Entry, Prompt, Stanza, Wish
+from tests.simulation.history import Effect, Entry, KeptOut, Prompt, Stanza, Wish
 from tests.simulation.people import label_in
 from tests.simulation.rules import CONFIRM, TASK, Rule, Violation
 
@@ -175,7 +175,7 @@ _REPORT: Final = re.compile(
 
 class Ends(_Plans):
     """A plan ends once, and none of its steps runs afterwards. Its owner learns of the end, except
-    one who wants no news from the agent.
+    one who wants no news from the agent, or who is away while nothing is kept.
     """
 
     _now = 0.0
@@ -200,8 +200,10 @@ class Ends(_Plans):
                 raise Violation(f"{entry.label} was done after the end of its plan")
         elif isinstance(entry, Stanza) and stanza is not None and entry.way == "received":
             self._hear(entry, stanza)
+        elif isinstance(entry, KeptOut):
+            self._hear(entry, ET.fromstring(entry.xml))
 
-    def _hear(self, entry: Stanza, stanza: ET.Element) -> None:
+    def _hear(self, entry: Stanza | KeptOut, stanza: ET.Element) -> None:
         body = stanza.findtext("{*}body", "")
         for task in stanza.iter(f"{TASK}task"):
             if task.get("state") in ("completed", "failed", "cancelled", "rejected"):

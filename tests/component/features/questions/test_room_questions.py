@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from component.skills import skill
@@ -657,6 +658,38 @@ async def test_a_room_that_cannot_be_reached_hears_later_what_became_of_a_questi
         await w.kit.settled()
         assert w.state() == "Denied by bob@capulet.example."
         assert len(w.said()) == 2, "it hears it once"
+
+
+async def test_a_room_hears_what_became_of_a_question_that_was_sent_just_before_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    approvers = [f"room:{ROOM}", "bob@capulet.example"]
+    async with world(tmp_path, need=2, approvers=approvers) as w:
+        bob, juliet = await w.enter("bob"), await w.enter("juliet", "none")
+        killed = anyio.Event()
+
+        def deliver(xml: str) -> None:
+            Peer.deliver(bob, xml)
+            if "groupchat" in xml and "<confirm" in xml and not killed.is_set():
+                killed.set()
+                w.kit.strike()
+
+        monkeypatch.setattr(bob, "deliver", deliver)
+        request = f"<execute xmlns='{FLUUX}#execute' skill='pay' mode='async'>"
+        request += "<params type='application/json'>{\"amount\": 5}</params></execute>"
+        await juliet.send(f"<iq to='{w.kit.agent}' type='set' id='pay'>{request}</iq>")
+        await killed.wait()
+        await w.kit.buried()
+        w.rooms.connect(is_connected=False)
+        await w.kit.start()
+        asked = w.question().payload(Confirm)
+        assert asked is not None
+        decision = f"<decision xmlns='{FLUUX}#confirm' id='{asked.id}' value='deny'/>"
+        assert (await bob.iq("set", decision)).type == "result"
+        w.rooms.connect(is_connected=True)
+        await w.kit.advance(120)
+        await w.kit.settled()
+        assert w.state() == "Denied by bob@capulet.example."
 
 
 async def test_whoever_has_asked_in_chat_hears_how_many_approvals_are_needed(
