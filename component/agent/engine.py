@@ -259,11 +259,12 @@ class Engine:
     # 2: messages and memories.
 
     async def _add_messages(
-        self, run: Run, messages: Sequence[TurnRequest], *, recall: bool
+        self, run: Run, messages: Sequence[TurnRequest], *, recall: bool, sync: bool = False
     ) -> None:
         """Store messages that have no line yet, with their context, and corrections of others.
 
-        With `recall`, the context of the last one has the memories that match it.
+        With `recall`, the context of the last one has the memories that match it. `sync` is for a
+        turn that ends without an answer, whose line would be synced.
         """
         new = run.journal.add_requests(messages)
         after_told = any(one.after_told for one in messages)
@@ -278,7 +279,7 @@ class Engine:
             if self._files is not None and one.files:
                 line = await self._files.attach(run, one, line)
             lines.append(line)
-        await run.journal.add(lines, sync=bool(told))
+        await run.journal.add(lines, sync=sync or bool(told))
         if told and self.told is not None:
             await self.told.written(run.ask.key, [one.id for one in told])
 
@@ -506,7 +507,7 @@ class Engine:
         run = await self._open(msgspec.structs.replace(ask, resumed=True))
         if run.journal.answer() is not None:
             return 0
-        await self._add_messages(run, ask.messages, recall=False)
+        await self._add_messages(run, ask.messages, recall=False, sync=True)
         lines, given_up = await self._tool_calls.give_up(run)
         if any(one.text for one in ask.messages):
             lines.append(Note(content=sentences.STOPPED_NOTE, turn=ask.id))

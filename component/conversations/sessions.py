@@ -125,6 +125,9 @@ class Sessions:
     async def turn(self, key: SessionKey, turn: str) -> tuple[Line, ...]:
         """Read the lines of a turn, oldest first, starting with the message that began it; empty if
         there are none. They may be in an archived session.
+
+        They are on the disk when this returns: the caller relies on them, and a process that was
+        killed may not have synced them.
         """
         async with self._locks.hold(key):
             return await system.in_thread(self._read_turn, key, turn)
@@ -241,6 +244,8 @@ class Sessions:
             with _opened(each) as descriptor:
                 if descriptor is None:
                     continue
+                if each is path:
+                    os.fdatasync(descriptor)
                 size = files.state_of_open(descriptor).size
                 found, is_complete, damage = read_turn(descriptor, size, turn)
                 lines[:0] = found

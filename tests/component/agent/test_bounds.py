@@ -1,5 +1,6 @@
 """The limits of a turn are those of the settings, also if a model accepts less than it reports."""
 
+import os
 from pathlib import Path
 
 import anyio
@@ -263,3 +264,64 @@ async def test_the_answer_is_synced_before_it_is_sent_and_a_question_before_the_
         (said,) = synced
         assert isinstance(said, Said)
         assert said.final
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
+    """How many bytes of each file are on the disk, by its inode."""
+    found: dict[int, int] = {}
+    sync = os.fdatasync
+
+    def noted(descriptor: int) -> None:
+        sync(descriptor)
+        state = os.fstat(descriptor)
+        found[state.st_ino] = state.st_size
+
+    monkeypatch.setattr(os, "fdatasync", noted)
+    return found
+
+
+def history(root: Path) -> Path:
+    (found,) = root.rglob("history.jsonl")
+    return found
+
+
+def unsynced(root: Path, synced: dict[int, int]) -> int:
+    """Return how many bytes of the only conversation are not on the disk."""
+    state = history(root).stat()
+    return state.st_size - synced[state.st_ino]
+
+
+async def test_a_retraction_is_on_the_disk_before_its_turn_is_forgotten(
+    tmp_path: Path, synced: dict[int, int]
+) -> None:
+    world = World(tmp_path)
+    begun = anyio.Event()
+
+    async def never(_request: ModelRequest) -> Completion:
+        begun.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    world.brain.think = never
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "Verona?", msg_id="m1"))
+        await begun.wait()
+        assert await conversations.revised(SessionKey("assistant", ROMEO), "m1", None)
+        await world.settled()
+    assert "correction" in history(tmp_path).read_text()
+    assert not unsynced(tmp_path, synced)
+
+
+async def test_what_a_killed_process_has_not_synced_is_synced_before_its_turn_continues(
+    tmp_path: Path, synced: dict[int, int]
+) -> None:
+    world = World(tmp_path)
+    line = Said(role="user", content="Verona?", turn="m1")
+    async with world.life():
+        key = SessionKey("assistant", ROMEO)
+        await world.sessions.append(key, [line], sync=True)
+        await world.sessions.append(key, [line], sync=False)
+        assert unsynced(tmp_path, synced)
+        await world.sessions.turn(key, "m1")
+        assert not unsynced(tmp_path, synced)
