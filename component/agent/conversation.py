@@ -793,14 +793,17 @@ class Conversation:
 
     async def take(self) -> Sequence[TurnRequest]:
         """Let these requests join the running turn. Raises StorageError."""
-        assert self._running is not None, "its turn asks for them"
-        turn, joining = self._running.turn, list[Turn]()
+        running = self._running
+        assert running is not None, "its turn asks for them"
+        turn, joining = running.turn, list[Turn]()
         for one in self.waiting:
             if not turn.joins(one):
                 break
             joining.append(one)
         ids, wait = [one.id for one in joining], Wait(joined=turn.id)
         await self._shared.storage.write(partial(rows.wait, turns=ids, wait=wait))
+        if running.is_stopped:  # they would end with it; they have turns of their own
+            return ()
         # One that was retracted or stopped in the meantime is not in the queue any more.
         joined = [one.request for one in joining if self.remove(one)]
         turn.joined += joined

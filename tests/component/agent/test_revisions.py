@@ -354,6 +354,38 @@ async def test_a_message_that_is_revised_while_it_joins_the_running_turn(
         conversations.storage.write = write  # type: ignore[method-assign]
 
 
+async def test_a_message_that_joins_a_turn_in_the_moment_of_its_retraction_is_answered(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path)
+    steps = Steps(world, echo)
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "Verona?", msg_id="m1"))
+        await steps.asked(1)
+        write, joins, go_on = conversations.storage.write, anyio.Event(), anyio.Event()
+
+        async def committed(op: Any, **more: Any) -> Any:
+            if getattr(op, "func", None) is not wait:
+                return await write(op, **more)
+            with anyio.CancelScope(shield=True):  # a commit cannot be cancelled
+                joins.set()
+                await go_on.wait()
+                return await write(op, **more)
+
+        conversations.storage.write = committed  # type: ignore[method-assign]
+        await conversations.received(message("m2", "Padua?", msg_id="m2"))
+        await joins.wait()
+        assert await conversations.revised(HIS, "m1", None)
+        go_on.set()
+        await steps.asked(2)
+        steps.go_on()
+        await world.ear.hears(1)
+        await world.settled()
+        assert world.ear.bodies == ["re: Padua?"]
+        assert await world.rows() == []
+        conversations.storage.write = write  # type: ignore[method-assign]
+
+
 async def test_a_correction_that_cannot_be_stored_changes_nothing(tmp_path: Path) -> None:
     world = World(tmp_path)
     steps = Steps(world, echo)
