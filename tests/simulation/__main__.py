@@ -14,13 +14,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from tests.simulation.history import line
-from tests.simulation.life import Life, draw
+from tests.simulation.life import DAYS, Life, draw
 from tests.simulation.many import Outcome, play_many, silence
 from tests.simulation.rules import Violation
 from tests.simulation.world import Lives, Play, World, kinds, play, read_life, write_life
 
-DAYS: Final = 20.0
-"""Days of a life, unless somebody says otherwise."""
 _SHRINK_S: Final = 300.0
 """Seconds for which a life is shortened."""
 _PROGRESS_S: Final = 60.0

@@ -48,7 +48,9 @@ Draw = Callable[[Random, float, int], Action]
 """Draws an action, at a time and with a number."""
 
 
-PAUSES_S: Final = (600.0, 3600.0, 6 * 3600.0, 10 * DAY_S)
+DAYS: Final = 28.0
+"""Days of a life, unless somebody says otherwise."""
+PAUSES_S: Final = (600.0, 3600.0, 6 * 3600.0, 14 * DAY_S)
 """At most so long nothing happens, as one of these."""
 
 

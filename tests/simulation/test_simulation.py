@@ -9,12 +9,11 @@ from typing import Final
 import pytest
 
 from tests.simulation.areas.peers import Delegate, Job
-from tests.simulation.life import CALLERS, Life, draw
+from tests.simulation.life import CALLERS, DAYS, Life, draw
 from tests.simulation.report import SIMULATED
 from tests.simulation.world import kinds, play, read_life
 
-DAYS: Final = 20.0
-LIVES: Final = 17
+LIVES: Final = 12
 FOUND: Final = Path(__file__).with_name("found")
 """Short lives that have found faults."""
 PEERS_SEED: Final = 2
