@@ -28,7 +28,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
 # Processes of a run of all tests, which the checks run beside: most tests of servers wait.
-WORKERS ?= 5
+WORKERS ?= 6
 
 # Thousands of processes import the project in a run: without compiled files each compiles it again.
 unexport PYTHONDONTWRITEBYTECODE
