@@ -133,7 +133,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "LoadScopeScheduling":
-    """Run the tests of a file one after the other, and all of the shared servers in one process."""
+    """Run the tests of a file one after the other, and those of the shared servers in two
+    processes.
+    """
     return scheduling.ByFile(config, log)
 
 
