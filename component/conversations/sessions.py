@@ -244,8 +244,7 @@ class Sessions:
             with _opened(each) as descriptor:
                 if descriptor is None:
                     continue
-                if each is path:
-                    os.fdatasync(descriptor)
+                os.fdatasync(descriptor)
                 size = files.state_of_open(descriptor).size
                 found, is_complete, damage = read_turn(descriptor, size, turn)
                 lines[:0] = found

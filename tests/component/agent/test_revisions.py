@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from component.agent import sentences
+from component.agent.conversations import Conversations
 from component.agent.history import RETRACTED
 from component.agent.protocol import ToolResult
 from component.agent.rows import of_home, revise, wait
@@ -86,6 +87,26 @@ def during(world: World) -> Iterator[tuple[anyio.Event, anyio.Event]]:
     world.shop.during = wait
     yield started, go_on
     world.shop.during = None
+
+
+@contextmanager
+def joining_slowly(conversations: Conversations) -> Iterator[tuple[anyio.Event, anyio.Event]]:
+    """Let the next messages that join a turn wait before their commit, which cannot be cancelled:
+    an event when they have begun to join, and one that lets them go on.
+    """
+    write, joins, go_on = conversations.storage.write, anyio.Event(), anyio.Event()
+
+    async def slowly(op: Any, **more: Any) -> Any:
+        if getattr(op, "func", None) is not wait:
+            return await write(op, **more)
+        with anyio.CancelScope(shield=True):
+            joins.set()
+            await go_on.wait()
+            return await write(op, **more)
+
+    conversations.storage.write = slowly  # type: ignore[method-assign]
+    yield joins, go_on
+    conversations.storage.write = write  # type: ignore[method-assign]
 
 
 def texts(request: ModelRequest) -> list[str]:
@@ -332,26 +353,17 @@ async def test_a_message_that_is_revised_while_it_joins_the_running_turn(
     async with world.life() as conversations:
         await conversations.received(message("m1", "Verona?", msg_id="m1"))
         await steps.asked(1)
-        write, joins, go_on = conversations.storage.write, anyio.Event(), anyio.Event()
-
-        async def slowly(op: Any, **more: Any) -> Any:
-            if getattr(op, "func", None) is wait:
-                joins.set()
-                await go_on.wait()
-            return await write(op, **more)
-
-        conversations.storage.write = slowly  # type: ignore[method-assign]
-        await conversations.received(message("m2", "Padua?", msg_id="m2"))
-        await joins.wait()
-        assert await conversations.revised(HIS, "m2", text)
-        go_on.set()
+        with joining_slowly(conversations) as (joins, go_on):
+            await conversations.received(message("m2", "Padua?", msg_id="m2"))
+            await joins.wait()
+            assert await conversations.revised(HIS, "m2", text)
+            go_on.set()
         await steps.asked(2)
         steps.go_on()
         await world.ear.hears(1)
         await world.settled()
         assert world.ear.bodies == [answer]
         assert await world.rows() == []
-        conversations.storage.write = write  # type: ignore[method-assign]
 
 
 async def test_a_message_that_joins_a_turn_in_the_moment_of_its_retraction_is_answered(
@@ -362,28 +374,17 @@ async def test_a_message_that_joins_a_turn_in_the_moment_of_its_retraction_is_an
     async with world.life() as conversations:
         await conversations.received(message("m1", "Verona?", msg_id="m1"))
         await steps.asked(1)
-        write, joins, go_on = conversations.storage.write, anyio.Event(), anyio.Event()
-
-        async def committed(op: Any, **more: Any) -> Any:
-            if getattr(op, "func", None) is not wait:
-                return await write(op, **more)
-            with anyio.CancelScope(shield=True):  # a commit cannot be cancelled
-                joins.set()
-                await go_on.wait()
-                return await write(op, **more)
-
-        conversations.storage.write = committed  # type: ignore[method-assign]
-        await conversations.received(message("m2", "Padua?", msg_id="m2"))
-        await joins.wait()
-        assert await conversations.revised(HIS, "m1", None)
-        go_on.set()
+        with joining_slowly(conversations) as (joins, go_on):
+            await conversations.received(message("m2", "Padua?", msg_id="m2"))
+            await joins.wait()
+            assert await conversations.revised(HIS, "m1", None)
+            go_on.set()
         await steps.asked(2)
         steps.go_on()
         await world.ear.hears(1)
         await world.settled()
         assert world.ear.bodies == ["re: Padua?"]
         assert await world.rows() == []
-        conversations.storage.write = write  # type: ignore[method-assign]
 
 
 async def test_a_correction_that_cannot_be_stored_changes_nothing(tmp_path: Path) -> None:
