@@ -104,7 +104,8 @@ class Authority(Rule):
         execute = stanza.find(f"{EXECUTE}execute")
         if stanza.get("type") == "error":
             return  # some servers return the request with it
-        labels = set() if execute is None else _labels(" ".join(execute.itertext()))
+        params = None if execute is None else execute.findtext(f"{EXECUTE}params")
+        labels = _labels(params or "")
         if execute is None or not labels:
             return
         (label,) = labels

@@ -2,6 +2,7 @@
 
 import re
 from collections import defaultdict
+from math import inf
 from random import Random
 from typing import Any, ClassVar, Final
 from xml.etree import ElementTree as ET
@@ -17,8 +18,10 @@ _TALKS_WITH: Final = re.compile(r"You talk with (?:<data-\w+>)?(\w+@[\w.]+\w)")
 _IN_ROOM: Final = re.compile(r"You are in the group chat .*?(\w+@rooms\.[\w.]+\w)")
 _FROM_ROOM: Final = "It is one of the people in the group chat"
 _OF_PLAN: Final = re.compile(r"You revise a plan.*\"title\":\"Plan (p\d+)\"", re.DOTALL)
-_STORED_S: Final = 1.0
-"""Seconds after which the cost of a call is stored. A kill before that loses it, as documented."""
+_STORED_S: Final = 1.5
+"""Seconds after which the cost of a call is stored, also if one write fails, or costs that wait are
+once the disk is healthy. A kill before that loses them, as documented.
+"""
 _PER_PERSON: Final = "each person"
 _AGENT: Final = "the agent"
 
@@ -47,6 +50,8 @@ class Costs(Rule):
         self._calls: dict[tuple[str, str], list[Prompt]] = defaultdict(list)
         """By who pays, and the day."""
         self._disk_failed: float | None = None
+        """Since when the disk has failed, until the costs since then are stored."""
+        self._is_stored_at = inf
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
         if isinstance(entry, Wish):
@@ -68,10 +73,14 @@ class Costs(Rule):
     def _failed(self, fault: Fault) -> None:
         match fault.kind:
             case "full" | "error" if fault.about.startswith("disk"):
-                self._disk_failed = fault.at
-            case "healthy":
-                self._disk_failed = None
+                if fault.at >= self._is_stored_at or self._disk_failed is None:
+                    self._disk_failed = fault.at
+                self._is_stored_at = inf
+            case "healthy" if fault.about == "disk":
+                self._is_stored_at = fault.at + _STORED_S
             case "kill" | "crash":
+                if fault.at >= self._is_stored_at:
+                    self._disk_failed = None
                 stored = fault.at if self._disk_failed is None else self._disk_failed
                 for key, calls in self._calls.items():
                     self._calls[key] = [one for one in calls if one.until < stored - _STORED_S]
