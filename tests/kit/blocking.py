@@ -21,7 +21,7 @@ from xep.stanza_error import StanzaError
 
 Cause: TypeAlias = Literal["blocks", "away"]
 """Why an account does not get a stanza: it blocks the sender, or is away and nothing is kept."""
-KeptOut: TypeAlias = Callable[[JID, str, Cause], None]
+OnKeptOut: TypeAlias = Callable[[JID, str, Cause], None]
 Answer: TypeAlias = Callable[[JID, JID, Incoming], Payload | None]
 NAMESPACE: Final = "urn:xmpp:blocking"
 Server: TypeAlias = Literal["prosody", "ejabberd"]
@@ -82,7 +82,7 @@ class BlockingRouter(Router):
 
     presences: BlockingPresences
 
-    def __init__(self, table: Table, server: Server, kept_out: KeptOut) -> None:
+    def __init__(self, table: Table, server: Server, kept_out: OnKeptOut) -> None:
         super().__init__(table)
         self.presences = BlockingPresences(table, self.blocks)
         self._services = Services(table, self.presences)

@@ -15,7 +15,7 @@ import msgspec
 from component import system
 from demo_server.router import Sender, stamped
 from demo_server.table import Account, Table
-from tests.kit.blocking import BlockingRouter, KeptOut
+from tests.kit.blocking import BlockingRouter, OnKeptOut
 from tests.kit.elements import delayed
 from xep.jid import JID
 from xep.stanza import Incoming
@@ -43,7 +43,7 @@ class _Kept(msgspec.Struct, frozen=True):
 class OfflineRouter(BlockingRouter):
     """A server that keeps messages for people who are away."""
 
-    def __init__(self, table: Table, server: OfflineStorage, kept_out: KeptOut) -> None:
+    def __init__(self, table: Table, server: OfflineStorage, kept_out: OnKeptOut) -> None:
         super().__init__(table, server, kept_out)
         self._kept: dict[str, list[_Kept]] = {}
 

@@ -7,7 +7,7 @@ domain of a component that is not connected for that of another server.
 from demo_server.router import Sender
 from demo_server.services import Services
 from demo_server.table import Table
-from tests.kit.blocking import KeptOut
+from tests.kit.blocking import OnKeptOut
 from tests.kit.elements import returned
 from tests.kit.offline import OfflineRouter, OfflineStorage
 from tests.kit.presence import ServerPresences
@@ -35,7 +35,7 @@ class ServerRouter(OfflineRouter):
         self,
         table: Table,
         server: OfflineStorage,
-        kept_out: KeptOut,
+        kept_out: OnKeptOut,
         *,
         federates: bool,
     ) -> None:

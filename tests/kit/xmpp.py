@@ -21,7 +21,7 @@ from demo_server.component_link import ComponentLink
 from demo_server.router import Router
 from demo_server.table import Account, Link, Session, Table
 from demo_server.wire import Wire
-from tests.kit.blocking import Answer, BlockingRouter, Cause, KeptOut
+from tests.kit.blocking import Answer, BlockingRouter, Cause, OnKeptOut
 from tests.kit.offline import OfflineStorage
 from tests.kit.routing import ServerRouter
 from tests.kit.stream import ServerEnd, connection
@@ -77,7 +77,7 @@ class Xmpp:
         self.cut: set[str] = set()
         self.parted: set[frozenset[str]] = set()
         self.passing: Callable[[str, str, str], None] = lambda _from, _to, _xml: None
-        self.kept_out: KeptOut = lambda _account, _xml, _cause: None
+        self.kept_out: OnKeptOut = lambda _account, _xml, _cause: None
         self.delay: Callable[[], float] | None = None
         self._late: dict[tuple[str, str], deque[tuple[float, Incoming]]] = {}
         """What is on its way between two domains, and when it arrives."""

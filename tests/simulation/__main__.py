@@ -109,12 +109,16 @@ def _many(options: argparse.Namespace, lives: Lives) -> int:
                 break
         if time.monotonic() > shown + _PROGRESS_S:
             shown = time.monotonic()
-            print(f"{_sum(days, kills, began)}, up to seed {one.seed}", file=sys.stderr, flush=True)
-    print(f"{_sum(days, kills, began)}; seeds that fail: {failed}")
+            print(
+                f"{_progress(days, kills, began)}, up to seed {one.seed}",
+                file=sys.stderr,
+                flush=True,
+            )
+    print(f"{_progress(days, kills, began)}; seeds that fail: {failed}")
     return 1 if failed else 0
 
 
-def _sum(days: float, kills: int, began: float) -> str:
+def _progress(days: float, kills: int, began: float) -> str:
     spent = time.monotonic() - began
     return f"{days:,.0f} simulated days and {kills:,} kills in {spent:,.0f} s"
 

@@ -17,6 +17,7 @@ from component.models.protocol import (
     ModelRefusedError,
     ModelRequest,
 )
+from tests.component.agent.test_revisions import Steps
 from tests.component.agent.world import (
     JULIET,
     ROMEO,
@@ -296,17 +297,10 @@ async def test_a_retraction_is_on_the_disk_before_its_turn_is_forgotten(
     tmp_path: Path, synced: dict[int, int]
 ) -> None:
     world = World(tmp_path)
-    begun = anyio.Event()
-
-    async def never(_request: ModelRequest) -> Completion:
-        begun.set()
-        await anyio.sleep_forever()
-        raise AssertionError
-
-    world.brain.think = never
+    steps = Steps(world, echo)
     async with world.life() as conversations:
         await conversations.received(message("m1", "Verona?", msg_id="m1"))
-        await begun.wait()
+        await steps.asked(1)
         assert await conversations.revised(SessionKey("assistant", ROMEO), "m1", None)
         await world.settled()
     assert "correction" in history(tmp_path).read_text()

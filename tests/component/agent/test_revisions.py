@@ -343,10 +343,15 @@ async def test_one_of_two_messages_can_be_retracted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "answer"), [(None, "Verona?"), ("Venice?", "Verona? and Venice?")]
+    ("revised", "text", "answer"),
+    [
+        ("m2", None, "Verona?"),
+        ("m2", "Venice?", "Verona? and Venice?"),
+        ("m1", None, f"{RETRACTED} and Padua?"),
+    ],
 )
-async def test_a_message_that_is_revised_while_it_joins_the_running_turn(
-    tmp_path: Path, text: str | None, answer: str
+async def test_a_message_joins_the_running_turn_while_one_of_both_is_revised(
+    tmp_path: Path, revised: str, text: str | None, answer: str
 ) -> None:
     world = World(tmp_path)
     steps = Steps(world, lambda request: says(" and ".join(words(request))))
@@ -356,34 +361,13 @@ async def test_a_message_that_is_revised_while_it_joins_the_running_turn(
         with joining_slowly(conversations) as (joins, go_on):
             await conversations.received(message("m2", "Padua?", msg_id="m2"))
             await joins.wait()
-            assert await conversations.revised(HIS, "m2", text)
+            assert await conversations.revised(HIS, revised, text)
             go_on.set()
         await steps.asked(2)
         steps.go_on()
         await world.ear.hears(1)
         await world.settled()
         assert world.ear.bodies == [answer]
-        assert await world.rows() == []
-
-
-async def test_a_message_that_joins_a_turn_in_the_moment_of_its_retraction_is_answered(
-    tmp_path: Path,
-) -> None:
-    world = World(tmp_path)
-    steps = Steps(world, echo)
-    async with world.life() as conversations:
-        await conversations.received(message("m1", "Verona?", msg_id="m1"))
-        await steps.asked(1)
-        with joining_slowly(conversations) as (joins, go_on):
-            await conversations.received(message("m2", "Padua?", msg_id="m2"))
-            await joins.wait()
-            assert await conversations.revised(HIS, "m1", None)
-            go_on.set()
-        await steps.asked(2)
-        steps.go_on()
-        await world.ear.hears(1)
-        await world.settled()
-        assert world.ear.bodies == ["re: Padua?"]
         assert await world.rows() == []
 
 
