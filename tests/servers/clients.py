@@ -99,6 +99,7 @@ class _Peer(ABC):
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()
+        self._answers: list[object] = []
         self.xmpp: Any  # slixmpp's own object; to be touched from its loop only
 
     @abstractmethod
@@ -248,7 +249,11 @@ class _Peer(ABC):
         For what slixmpp's plug-ins do. Raises what they raise, such as IqError.
         """
         assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(work(self.xmpp), self._loop).result(timeout)
+        answer = asyncio.run_coroutine_threadsafe(work(self.xmpp), self._loop).result(timeout)
+        # A part of a stanza of slixmpp has only a weak reference to the whole, without which it
+        # no longer finds its own parts.
+        self._answers.append(answer)
+        return answer
 
     # Inside the thread.
 

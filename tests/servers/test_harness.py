@@ -1,6 +1,7 @@
 """The harness itself: real servers start from the guides, and slixmpp talks through them."""
 
 import contextlib
+import gc
 import os
 import select
 import shutil
@@ -11,8 +12,11 @@ import sys
 import tomllib
 from pathlib import Path
 from textwrap import indent
+from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
+from slixmpp import Iq
 
 from tests.servers import ejabberd, guides, prosody, shipped
 from tests.servers.base import PortLease, Server, ServerError
@@ -27,6 +31,7 @@ EXECUTE = (
     "<param name='text'>hello &amp; goodbye</param></execute>"
 )
 OUTPUT = ".//{urn:fluux:agent:0#execute}output"
+PUBSUB = "http://jabber.org/protocol/pubsub"
 PING = "<ping xmlns='urn:xmpp:ping'/>"
 
 
@@ -78,6 +83,20 @@ def test_starttls_with_the_certificate_of_the_server(xmpp_server: Server) -> Non
     with login(xmpp_server) as juliet:
         assert juliet.encrypted
         assert juliet.iq(None, PING).get("type") == "result"
+
+
+def test_an_answer_lasts_as_long_as_the_client_that_got_it(xmpp_server: Server) -> None:
+    async def answer(_: object) -> Any:
+        said = (
+            "<iq xmlns='jabber:client' xml:lang='en' type='result' id='1'>"
+            f"<pubsub xmlns='{PUBSUB}'><subscription subscription='pending'/></pubsub></iq>"
+        )
+        return Iq(xml=ET.fromstring(said))
+
+    with login(xmpp_server, plugins=("xep_0060",)) as juliet:
+        part = juliet.run(answer)["pubsub"]
+        gc.collect()
+        assert part["subscription"]["subscription"] == "pending"
 
 
 def test_two_accounts_write_to_each_other(xmpp_server: Server) -> None:
