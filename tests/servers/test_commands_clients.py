@@ -62,12 +62,10 @@ class AdHoc:
     async def _in_loop(self, work: Callable[[], Any]) -> Any:
         """Await work in slixmpp's own loop, on another thread."""
 
-        async def awaited() -> Any:
+        async def awaited(_: object) -> Any:
             return await work()
 
-        assert self._client._loop is not None
-        future = asyncio.run_coroutine_threadsafe(awaited(), self._client._loop)
-        return await to_thread.run_sync(future.result, TIMEOUT)
+        return await to_thread.run_sync(self._client.run, awaited)
 
     async def nodes(self) -> dict[str, str]:
         """The title of each command."""
@@ -111,14 +109,13 @@ class AdHoc:
             answered: asyncio.Future[tuple[Any, dict[str, Any]]] = asyncio.Future()
 
             def handler(iq: Any, session: dict[str, Any]) -> None:
-                found = iq["error"] if iq["type"] == "error" else iq["command"]
-                answered.set_result((found, session))
+                answered.set_result((iq, session))
 
             send({**session, "next": handler, "error": handler})
             return await asyncio.wait_for(answered, TIMEOUT)
 
-        found: tuple[Any, dict[str, Any]] = await self._in_loop(step)
-        return found
+        iq, session = await self._in_loop(step)
+        return iq["error"] if iq["type"] == "error" else iq["command"], session
 
 
 async def test_slixmpp_runs_skills_as_ad_hoc_commands(xmpp_server: Server) -> None:
