@@ -179,7 +179,9 @@ class TaskSubsystem:
 
     async def reload_switches(self, _names: Collection[str] | None) -> None:
         """Read the switches again, which another instance may have changed. Raises StorageError."""
-        before, self.pause_gate.paused = self.pause_gate.paused, await self.switches.is_on(PAUSED)
+        before = self.pause_gate.paused
+        async with self.switches.one_at_a_time:
+            self.pause_gate.paused = await self.switches.is_on(PAUSED)
         if self.pause_gate.paused and not before:
             _log.warning("the service is paused: `xmpp-agent resume` accepts new requests again")
 

@@ -146,6 +146,9 @@ class Switches:
     def __init__(self, storage: Storage) -> None:
         """Use this storage."""
         self._storage = storage
+        self.one_at_a_time = anyio.Lock()
+        """Hold it while a switch is read or changed together with a copy of it in memory, so that
+        an older state does not replace a newer one."""
 
     async def is_on(self, name: str) -> bool:
         """Whether a switch is on; off by default."""

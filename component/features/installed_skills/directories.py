@@ -107,6 +107,7 @@ class SkillDirectories(Installed):
         self._refused: dict[str, str] = {}
         """Content that the settings approve and that cannot be loaded, by digest."""
         self._changing = anyio.Lock()
+        self._loading = anyio.Lock()
 
     async def run(self, offer: Offer, *, task_status: TaskStatus[None]) -> None:
         """See `SkillSource`."""
@@ -256,7 +257,8 @@ class SkillDirectories(Installed):
     # How it is done. The lock is held.
 
     async def _load_approvals(self) -> None:
-        self._approvals = {one.name: one for one in await self._stored.all()}
+        async with self._loading:  # otherwise older approvals could replace newer ones
+            self._approvals = {one.name: one for one in await self._stored.all()}
 
     async def _offer_approved(self) -> None:
         """Offer what was approved and is installed still, without reading the directories."""

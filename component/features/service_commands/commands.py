@@ -329,9 +329,10 @@ class AdminCommands:
         return CommandResult("New requests are accepted again.")
 
     async def _turn(self, *, on: bool) -> bool:
-        changed = await self._switches.turn(PAUSED, on=on)
-        if self._gate is not None:
-            self._gate.paused = on
+        async with self._switches.one_at_a_time:
+            changed = await self._switches.turn(PAUSED, on=on)
+            if self._gate is not None:
+                self._gate.paused = on
         return changed
 
 

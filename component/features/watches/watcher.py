@@ -62,6 +62,7 @@ class Watcher:
         self._services: frozenset[JID] = frozenset()
         self._starts = WatchStarts(kernel.starter, self._retrying, self._watches.get)
         self._group: TaskGroup | None = None
+        self._reloading = anyio.Lock()
         self._is_connected = False
 
     # Lifecycle.
@@ -187,7 +188,10 @@ class Watcher:
 
     async def reload(self) -> None:
         """Observe what the watches in the database need. Raises StorageError."""
-        rows = await self._storage.read(watch_rows.rows)
+        async with self._reloading:  # otherwise an older state could replace a newer one
+            self._apply(await self._storage.read(watch_rows.rows))
+
+    def _apply(self, rows: Sequence[watch_rows.WatchRow]) -> None:
         self._watches.clear()
         self._watches.update({row.watch.id: row.watch for row in rows})
         self._source_of.clear()

@@ -1,5 +1,6 @@
 """Skills of directories: inert until approved, unchanged until approved again, gone if revoked."""
 
+import functools
 import os
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from component.skills import Registry, SkillUnavailable, skill
 from component.store import Storage
 from component.store.shared import SharedChanges
 from tests.component.features.installed_skills.world import Endless, install, opened, run
+from tests.overtaking import overtake
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
@@ -39,6 +41,18 @@ async def test_a_skill_is_offered_once_an_admin_approves_it(
         approved = world.events[-1]
         assert (approved.kind, approved.outcome) == ("capability", "approved")
         assert (approved.principal, approved.subject) == (ADMIN, "greet")
+
+
+async def test_a_skill_is_offered_although_an_older_reading_arrives_after_its_approval(
+    storage: Storage, tmp_path: Path
+) -> None:
+    root = tmp_path / "skills"
+    install(root)
+    async with opened(storage, root) as world:
+        reload = functools.partial(world.directories.reload, None)
+        approve = functools.partial(world.directories.approve, "greet", ADMIN, trusted=True)
+        await overtake(storage, reload, approve, world.directories._loading)
+        assert await world.says() == "Hello Romeo"
 
 
 async def test_an_approval_outlives_a_restart(storage: Storage, tmp_path: Path) -> None:

@@ -1,8 +1,11 @@
 """How the service is, and whether it takes on new work."""
 
+import functools
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
+import anyio
 import pytest
 from structlog.testing import capture_logs
 
@@ -14,9 +17,12 @@ from component.features.service_commands.commands import (
     Vitals,
 )
 from component.kernel.pause_gate import PauseGate
-from component.store import StorageError
+from component.kernel.tasks import TaskSubsystem
+from component.store import Storage, StorageError
 from component.store.outages import Outage
+from component.store.shared import Switches
 from component.tasks.admin import Counts
+from tests.overtaking import overtake
 from xep.fluux_agent.errors import Retry
 from xep.jid import JID
 from xep.stanza_error import StanzaError
@@ -45,6 +51,7 @@ class Remembered:
 
     def __init__(self) -> None:
         self.on: set[str] = set()
+        self.one_at_a_time = anyio.Lock()
 
     async def is_on(self, name: str) -> bool:
         return name in self.on
@@ -140,6 +147,17 @@ async def test_a_pause_refuses_new_work_of_all_but_admins() -> None:
     assert "accepted again" in (await run(table, "resume")).text
     assert "not paused" in (await run(table, "resume")).text
     intake.check(ALICE)
+
+
+async def test_a_pause_lasts_although_an_older_reading_arrives_later(storage: Storage) -> None:
+    gate, switches = PauseGate(), Switches(storage)
+    unused: Any = None
+    table = Commands(AdminCommands(unused, unused, switches, gate).commands(), [BOSS])
+    tasks: Any = SimpleNamespace(pause_gate=gate, switches=switches)
+    reload = functools.partial(TaskSubsystem.reload_switches, tasks, None)
+    pause = functools.partial(run, table, "pause")
+    await overtake(storage, reload, pause, switches.one_at_a_time)
+    assert gate.paused
 
 
 async def test_a_service_that_does_not_run_begins_paused() -> None:
