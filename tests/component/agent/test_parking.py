@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import anyio
 import pytest
 
 from component.agent import sentences
@@ -10,6 +11,7 @@ from component.agent.requests import Reply
 from component.app.schema import SCHEMA
 from component.conversations.lines import Note, Resulted
 from component.memory_directory.layout import SessionKey
+from component.models.protocol import Completion, ModelRequest
 from component.store import Storage, StorageError
 from tests.component.agent.world import (
     JULIET,
@@ -229,7 +231,13 @@ async def test_a_late_result_comes_after_the_messages_in_between(
 
 async def test_a_late_result_names_all_messages_of_its_turn(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.brain.think = shopping("order")
+
+    async def order_for_both(request: ModelRequest) -> Completion:
+        if len(words(request)) < 2:
+            await anyio.sleep_forever()  # until the second message joins, and the call is repeated
+        return shopping("order")(request)
+
+    world.brain.think = order_for_both
     async with world.life() as conversations:
         await conversations.received(message("m1", "some tea"))
         await conversations.received(message("m2", "and milk"))
