@@ -40,7 +40,8 @@ def test_a_life_that_has_found_a_fault_violates_no_rule(
 
 
 def test_services_of_three_domains_leave_no_memory_held(tmp_path: Path) -> None:
-    job = Job(wait=0.0, who=CALLERS[0], skill="search_for")
+    # The services know the skills of each other a few seconds after their start.
+    job = Job(wait=60.0, who=CALLERS[0], skill="search_for")
     life = Life(PEERS_SEED, 1.0, (Delegate(at=60.0, number=1, jobs=(job,)),))
     world, violation = play(life, tmp_path / "life")
     assert violation is None
