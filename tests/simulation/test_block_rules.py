@@ -45,6 +45,9 @@ def test_a_message_that_is_sent_again_and_again_is_found() -> None:
     assert found(Repetitions, *both) == ""
     others = [kept_out(3600.0 * one, "Look here.", str(one)) for one in range(1, 6)]
     assert "again and again: Look here." in found(Repetitions, *others)
+    results = [kept_out(3600.0 * one, "I see.", f"notification-{one}") for one in range(1, 6)]
+    assert found(Repetitions, *results) == ""
+    assert "again and again: notification-1" in found(Repetitions, *(3 * results[:1]))
     daily = [kept_out(86_000.0 * one, "Look here.", str(one)) for one in range(1, 9)]
     assert found(Repetitions, *daily) == ""
 

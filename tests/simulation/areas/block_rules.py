@@ -24,6 +24,8 @@ _ATTEMPTS: Final = 2
 """A notification is sent once more if no client has received it."""
 _MOST_A_DAY: Final = 4
 """The same text may be said so often in a day, by different schedules for example."""
+_NOTIFICATION: Final = "notification-"
+"""How the id of a message with the result of an event begins; each result has its own."""
 
 
 class NoNews:
@@ -99,8 +101,10 @@ class Repetitions(Rule):
             return
         if any(entry.at - _AROUND_S <= at <= entry.at for at in self._faults):
             return
-        body = kept.findtext("{*}body", "")
-        for name, most in ((kept.get("id", ""), _ATTEMPTS), (body, _MOST_A_DAY)):
+        id_, body = kept.get("id", ""), kept.findtext("{*}body", "")
+        if id_.startswith(_NOTIFICATION):
+            body = ""  # several events may have the same result
+        for name, most in ((id_, _ATTEMPTS), (body, _MOST_A_DAY)):
             times = self._times[entry.who, name]
             times.append(entry.at)
             while most == _MOST_A_DAY and times[0] < entry.at - DAY_S:
