@@ -42,7 +42,7 @@ from component.store import Storage, told, waiters
 from component.store.database import Database
 from component.tasks.request import Request
 from tests.component.audit.book import Book
-from tests.waiting import eventually
+from tests.waiting import LIMIT_S, eventually
 from xep.jid import JID
 
 ROMEO = JID.parse("romeo@example.org")
@@ -239,7 +239,7 @@ class Ear:
     def bodies(self) -> list[str]:
         return [reply.text for reply in self.said]
 
-    async def hears(self, count: int, within_s: float = 20) -> None:
+    async def hears(self, count: int, within_s: float = LIMIT_S) -> None:
         with anyio.fail_after(within_s):
             while len(self.said) < count:
                 await self._told.wait()

@@ -24,6 +24,7 @@ from tests.component.models.endpoint import (
     Text,
     in_thread,
 )
+from tests.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     import openai
@@ -42,7 +43,7 @@ async def client(endpoint: Endpoint) -> AsyncIterator[openai.AsyncOpenAI]:
     import openai
 
     async with openai.AsyncOpenAI(
-        base_url=endpoint.url, api_key="k", max_retries=0, timeout=5
+        base_url=endpoint.url, api_key="k", max_retries=0, timeout=LIMIT_S
     ) as client:
         yield client
 

@@ -27,6 +27,7 @@ from component.skills import (
 )
 from component.skills.calling import Threads, ThreadShare, _Job
 from component.skills.operations import PlainHost
+from tests.waiting import LIMIT_S
 
 pytestmark = pytest.mark.anyio
 
@@ -302,7 +303,7 @@ async def test_a_thread_given_up_keeps_its_place_until_it_ends() -> None:
     finally:
         gate.set()
     assert (await run(quick, share=share)).outputs[0].text == "ran"
-    with anyio.fail_after(1):
+    with anyio.fail_after(LIMIT_S):
         await share.acquire()
 
 
@@ -318,7 +319,7 @@ async def test_cancelled_before_it_began_nothing_runs_and_no_place_is_lost() -> 
         scope.cancel()
         await run(note, share=share)
     assert scope.cancelled_caught
-    with anyio.fail_after(1):
+    with anyio.fail_after(LIMIT_S):
         await share.acquire()
     assert not ran
 
@@ -331,7 +332,7 @@ async def test_work_given_up_while_it_waits_for_its_thread_is_not_begun() -> Non
     job.leave()
     assert job.run() is None
     assert not ran
-    with anyio.fail_after(1):
+    with anyio.fail_after(LIMIT_S):
         await share.acquire()
 
 

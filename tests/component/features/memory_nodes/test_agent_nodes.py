@@ -26,7 +26,7 @@ from component.pubsub.service import PubSubService
 from component.store import Storage
 from component.store.database import Database
 from tests.component.memory.remembering import ANN, BOB, Recording
-from tests.waiting import eventually
+from tests.waiting import LIMIT_S, eventually
 from xep import pubsub, pubsub_owner
 from xep.binding import RawXML
 from xep.fluux_agent.memory import NAMESPACE
@@ -69,7 +69,7 @@ class Home:
         self.knowledge = Knowledge(index, sharing, Memory(), Recording())
         self.replica = self.knowledge.replicate(
             PepStore(self.nodes, addresses.address_of),
-            SyncOptions(notify=lambda _whose, _sentence: None),
+            SyncOptions(notify=lambda _whose, _sentence: None, timeout_s=LIMIT_S),
         )
 
     async def publish(self, key: str, text: str, who: JID = ANN, at: JID = ASSISTANT) -> None:

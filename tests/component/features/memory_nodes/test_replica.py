@@ -121,6 +121,7 @@ async def test_a_server_that_hangs_is_waited_for_once(tmp_path: Path) -> None:
         for _ in range(20):
             assert await here.get("a") == "one"
         assert here.nodes.waited_for == 1
+        here.wait_at_most(LIMIT_S)
         here.nodes.hangs = False
         await here.reconcile()
         assert await here.get("a") == "two"

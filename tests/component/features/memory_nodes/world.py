@@ -20,6 +20,7 @@ from component.memory.store import Generation, Past, StoreUnavailableError, Watc
 from component.memory_directory.files import open_root
 from component.memory_directory.layout import Layout, SessionKey
 from tests.component.memory.remembering import AGENT, ANN, Recording
+from tests.waiting import LIMIT_S
 from xep.binding import RawXML, read
 from xep.binding.escaping import escape_text
 from xep.fluux_agent.memory import NAMESPACE
@@ -175,7 +176,7 @@ class World:
         self._options = SyncOptions(
             notify=lambda _whose, sentence: self.told.append(sentence),
             clock=lambda: self.now,
-            **options,
+            **{"timeout_s": LIMIT_S, **options},
         )
         self.restart()
 
