@@ -25,6 +25,7 @@ from component.agent.requests import (
     TurnRequest,
     with_files,
 )
+from component.agent.sentences import NOTHING_TO_STOP, STOPPED
 from component.caches import LRUCache
 from component.features.rooms.addressed import Address, Pointers, Us, addressed, pointers_of
 from component.features.rooms.manners import Limits, Manners
@@ -103,6 +104,8 @@ class RoomConversation:
         """The visits whose occupants were asked whether they are programs."""
         self._asking: dict[int, anyio.Event] = {}
         """Those that are being asked."""
+        self._pending: list[Heard] = []
+        """Messages whose requests are not made yet."""
         self._spoke: LRUCache[int, RoomOccupant] = LRUCache(_VISITS)
         """Who may be a person and has spoken since another agent has asked last, by visit."""
         self._silent_until = 0.0
@@ -287,7 +290,7 @@ class RoomConversation:
         address = self.addressed(message, pointers)
         words = _spoken(message) if address is None else address.text
         if STOP.fullmatch(words.strip()):
-            return self._stop(occupant, is_addressed=address is not None)
+            return self._stop(was_pending=self._take_pending(), is_addressed=address is not None)
         if not self.has_voice:
             return None
         if words.startswith("/") and not message.is_action:
@@ -297,6 +300,7 @@ class RoomConversation:
         if not self._wants(message, pointers, address):
             return None
         heard.words, heard.is_asked, heard.is_pending = words, True, True
+        self._pending.append(heard)
         return self._ask(message, heard, occupant)
 
     def addressed(self, message: InboundMessage, pointers: Pointers) -> Address | None:
@@ -331,7 +335,12 @@ class RoomConversation:
     async def _ask(self, message: InboundMessage, heard: Heard, occupant: RoomOccupant) -> None:
         agents, who = self._kernel.agents, identity(occupant)
         is_agent = occupant.is_agent or await self._ask_is_agent(occupant)
+        if is_agent and await self._has_person_spoken():
+            self._manners.heard_person()
+        if not heard.is_pending:
+            return  # it was stopped
         heard.is_pending = False
+        self._pending = [one for one in self._pending if one is not heard]
         if not heard.text or self.service.is_exchange(self.options.room.with_resource(who)):
             return  # it was retracted, or one too many
         if agents is None:
@@ -339,8 +348,6 @@ class RoomConversation:
                 self.say(_NO_MODEL, message, occupant)
             return
         waiting = agents.conversations.waiting_of(self.session, who)
-        if is_agent and await self._has_person_spoken():
-            self._manners.heard_person()
         verdict = self._manners.ask(who, is_agent=is_agent, waiting=waiting)
         if not verdict.answers:
             heard.is_asked = False
@@ -426,14 +433,20 @@ class RoomConversation:
         parts = (str(self.agent), str(self.options.room), message.stanza_id)
         return sha256(msgspec.json.encode(parts)).hexdigest()[: 2 * _ID_BYTES]
 
-    async def _stop(self, occupant: RoomOccupant, *, is_addressed: bool) -> None:
+    def _take_pending(self) -> bool:
+        """Make no request of the messages that came before; return whether there were any."""
+        pending, self._pending = self._pending, []
+        for heard in pending:
+            heard.is_pending = False
+        return bool(pending)
+
+    async def _stop(self, *, was_pending: bool, is_addressed: bool) -> None:
         """Stop everything that the agent does for the room."""
-        del occupant
         agents = self._kernel.agents
         if agents is None:
             return
         activity = agents.conversations.activity(self.session)
-        is_busy = activity.running or activity.waiting or activity.parked
+        is_busy = was_pending or activity.running or activity.waiting or activity.parked
         if not is_busy and not is_addressed:
             return  # it was said to somebody else
         try:
@@ -441,6 +454,8 @@ class RoomConversation:
         except StorageError as error:
             log_failure(_log, "could not stop the turns of a room", error)
             said = AT_FAULT
+        if said == NOTHING_TO_STOP and was_pending:
+            said = STOPPED
         if self.has_voice:
             self.say(said)
 

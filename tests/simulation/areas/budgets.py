@@ -17,6 +17,8 @@ from tests.simulation.rules import Rule, Violation
 _TALKS_WITH: Final = re.compile(r"You talk with (?:<data-\w+>)?(\w+@[\w.]+\w)")
 _IN_ROOM: Final = re.compile(r"You are in the group chat .*?(\w+@rooms\.[\w.]+\w)")
 _FROM_ROOM: Final = "It is one of the people in the group chat"
+_SUMMARY: Final = "Sum it up for the assistant"
+"""In a prompt that sums up a conversation, which may be that of a room."""
 _OF_PLAN: Final = re.compile(r"You revise a plan.*\"title\":\"Plan (p\d+)\"", re.DOTALL)
 _STORED_S: Final = 1.5
 """Seconds after which the cost of a call is stored, also if one write fails, or costs that wait are
@@ -86,8 +88,8 @@ class Costs(Rule):
                     self._calls[key] = [one for one in calls if one.until < stored - _STORED_S]
 
     def _asked(self, prompt: Prompt) -> None:
-        if _FROM_ROOM in prompt.text:
-            return  # either may pay
+        if _FROM_ROOM in prompt.text or _SUMMARY in prompt.text:
+            return  # a room or somebody else pays
         if (room := _IN_ROOM.search(prompt.text)) is not None:  # a room has the budget of a person
             self._pay(room[1], self._limits.get(_PER_PERSON), prompt)
             return

@@ -275,6 +275,22 @@ async def test_stop_of_anybody_stops_it_at_once(tmp_path: Path) -> None:
             assert await it.juliet.hear("Stopped.", within_s=5)
 
 
+@pytest.mark.parametrize("said", ["stop", f"{NICK}: stop"])
+async def test_stop_counts_for_what_came_before_from_somebody_who_may_be_a_program(
+    tmp_path: Path, said: str
+) -> None:
+    async with lobby(tmp_path, Script(otherwise="Well.")) as it:
+        it.kit.xmpp.delay = lambda: 1.0  # between the servers of the agent and of Romeo
+        await it.room.say(it.romeo, f"{NICK}: count to a million")
+        await it.kit.advance(1.5)  # Romeo's client is being asked what it is
+        await it.room.say(it.juliet, said)
+        await it.kit.advance(60)
+        assert it.said() == ["Stopped."]
+        await it.room.say(it.romeo, f"{NICK}: hello")
+        await it.kit.advance(60)
+        assert it.said() == ["Stopped.", "Well."]
+
+
 async def test_a_request_survives_a_kill_and_is_answered_once_in_the_room(tmp_path: Path) -> None:
     asked = NoAnswer()
     async with lobby(tmp_path, Script(asked, otherwise="The nightingale.")) as it:
