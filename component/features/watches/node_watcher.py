@@ -7,13 +7,16 @@ because a service can delete a node, and create it again, without a notification
 for `pubsub#notify_delete`).
 
 Events are recorded in the order in which the node has them. While the source is caught up with,
-notifications wait; they are handled after that, and items that were listed are not new.
+notifications wait; they are handled after that, and items that were listed are not new. Earlier
+versions of a listed item that wait are handled before the listed one.
 """
 
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from anyio.lowlevel import checkpoint
+from msgspec.structs import replace
 
 from component.features.watches.rows import SourceRows
 from component.features.watches.sources import Input, SourceWatcher, is_set_within, observed_item
@@ -49,7 +52,12 @@ class NodeWatcher(SourceWatcher[Event]):
 
     def observed(self, event: Event) -> None:
         """Handle a notification. Never waits."""
-        self._put(event)
+        items = () if event.items is None else event.items.items
+        if event.items is None or len(items) < 2:
+            self._put(event)
+            return
+        for item in items:  # so that each can be handled on its own
+            self._put(replace(event, items=replace(event.items, items=(item,))))
 
     async def _step(self) -> None:
         state = self._subscription.state
@@ -124,7 +132,7 @@ class NodeWatcher(SourceWatcher[Event]):
                 if listed is not None:
                     listed += [item.item for item in items]
                 if is_known:
-                    await self._record_items(items)
+                    await self._record_items(self._with_waiting(items))
                 else:
                     first += items
         except StanzaError as error:
@@ -135,6 +143,32 @@ class NodeWatcher(SourceWatcher[Event]):
             await self._write(lambda rows: rows.mark_known(first))
         await self._write(lambda rows: rows.prune(listed))
         return "caught-up"
+
+    def _with_waiting(self, listed: Sequence[Observed]) -> Sequence[Observed]:
+        """Return listed items, each after its earlier versions whose notifications wait. These and
+        its own do not wait any more: the node sends notifications and answers in their order.
+        """
+        of_item: dict[str, list[tuple[Event, Observed | None]]] = {}
+        for event in self._waiting:
+            for each in () if event.items is None else event.items.items:
+                seen = _observed(each) if isinstance(each, EventItem) else None
+                of_item.setdefault(each.id or "", []).append((event, seen))
+        found: list[Observed] = []
+        handled: set[int] = set()
+        for item in listed:
+            waiting = of_item.get(item.item, ())
+            own = [
+                number
+                for number, (_, seen) in enumerate(waiting)
+                if seen is not None and seen.version == item.version
+            ]
+            if own:
+                found += [seen for _, seen in waiting[: own[-1]] if seen is not None]
+                handled |= {id(event) for event, _ in waiting[: own[-1] + 1]}
+            found.append(item)
+        if handled:
+            self._waiting = deque(one for one in self._waiting if id(one) not in handled)
+        return found
 
     async def _handle_waiting(self) -> None:
         """Handle notifications up to the first one that is about the node itself."""

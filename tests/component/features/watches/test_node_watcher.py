@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 import anyio
+import msgspec
 import pytest
 
 from component.app.schema import SCHEMA
@@ -144,9 +145,15 @@ class World:
                 self.service.items.pop(id_, None)
                 self.service.items[id_] = id_
             if live:
-                payload = RawXML(f"<e xmlns='urn:e'>{id_}</e>")
-                item = EventItem(id=id_, payloads=(payload,))
-                self.watcher.observed(Event(items=EventItems(node="news", items=(item,))))
+                self.notify((id_, id_))
+
+    def notify(self, *items: tuple[str, str]) -> None:
+        """Notify of items with these ids and texts, all in one message."""
+        found = tuple(
+            EventItem(id=id_, payloads=(RawXML(f"<e xmlns='urn:e'>{text}</e>"),))
+            for id_, text in items
+        )
+        self.watcher.observed(Event(items=EventItems(node="news", items=found)))
 
     async def state(self, wanted: str) -> None:
         await eventually(lambda: self.watcher.status.state == wanted)
@@ -164,6 +171,11 @@ class World:
 def _recorded_items(db: Any) -> list[str]:
     rows = db.execute("SELECT key FROM watch_events ORDER BY number").fetchall()
     return [key.partition(" ")[2] for (key,) in rows]
+
+
+def _recorded_data(db: Any) -> list[list[dict[str, Any]]]:
+    rows = db.execute("SELECT data FROM watch_events ORDER BY number").fetchall()
+    return [msgspec.json.decode(data) for (data,) in rows]
 
 
 @pytest.fixture
@@ -232,6 +244,31 @@ async def test_what_comes_while_it_catches_up_is_handled_after_that(world: World
         world.service.during_listing = publish
         world.watcher.connected()
         await world.handled("a", "b", "c")
+
+
+async def test_earlier_versions_that_wait_come_before_the_listed_one(world: World) -> None:
+    """What the node has sent before its listing is older than that, whatever is handled first."""
+    async with world.running():
+        world.watcher.connected()
+        await world.state("live")
+        world.watcher.disconnected()
+        world.publish("a", "b", live=False)
+
+        def publish() -> None:
+            world.service.during_listing = lambda: None
+            for text in ("1", "2"):
+                world.notify(("b", text), ("d", text))
+            world.watcher.observed(Event(items=EventItems(node="news", items=(Retract(id="b"),))))
+            world.notify(("b", "b"), ("c", "c"))
+
+        world.service.during_listing = publish
+        world.watcher.connected()
+        await world.handled("a", "b", "b", "b", "d", "d", "c")
+        texts = [each["text"] for (each,) in await world.storage.read(_recorded_data)]
+        assert texts == ["a", "1", "2", "b", "1", "2", "c"]
+        world.watcher.connected()
+        await world.state("live")
+        await world.handled("a", "b", "b", "b", "d", "d", "c")
 
 
 async def test_what_was_missed_comes_first_when_the_service_answers_again(world: World) -> None:
