@@ -257,6 +257,9 @@ def _unsent(database: Database, after: tuple[int, str]) -> list[Change]:
         if event is None:
             continue
         question = question_with(database, row) if row.revision == revision else None
+        if question is not None and not question.lapsed:
+            # An event of a vote may follow the messages of the question.
+            question = question_rows.still_to_write(database, question)
         then, detail = event
         page.append(Change(replace(then, updated=row.updated), detail, question=question))
     return page

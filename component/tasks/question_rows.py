@@ -408,6 +408,16 @@ def written(database: Database, id_: str, withheld: Iterable[JID]) -> None:
     )
 
 
+def still_to_write(database: Database, question: Question) -> Question | None:
+    """Return a question as one that is asked those alone to whom it was not written yet; None if it
+    was written to all.
+    """
+    sql = "SELECT jid FROM recent_questions WHERE input = ? AND shown = 'waiting'"
+    waiting = {str(jid) for (jid,) in database.execute(sql, (question.id,)).fetchall()}
+    asked = tuple(jid for jid in question.asked if str(jid) in waiting)
+    return msgspec.structs.replace(question, asked=asked) if asked else None
+
+
 _TO: Final = "input = ? AND jid = ? AND agent IN (?, ?)"
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from component.skills import Context, skill
 from component.skills.params import prepare
-from component.tasks import question_rows, questions, room_question_rows
+from component.tasks import events, question_rows, questions, room_question_rows
 from component.tasks.protocol import Question
 from component.tasks.question_rows import Answerer
 from component.tasks.questions import Judgement, confirm_for
@@ -119,6 +119,29 @@ def test_the_last_approval_that_is_needed_decides(new_ledger: Callable[[], Ledge
     assert world.confirm.hash is not None
     digest = world.confirm.hash.digest.hex()
     assert rows == [(str(one), "approve", digest) for one in (BOB, CAROL)]
+
+
+@pytest.mark.ports
+def test_after_a_vote_only_those_are_asked_who_have_not_been(
+    new_ledger: Callable[[], Ledger],
+) -> None:
+    """A process that was killed before its event was sent has asked before."""
+
+    def to_send(world: World) -> tuple[JID, ...]:
+        (unsent,) = events._unsent(world.ledger, (-1, ""))
+        assert unsent.row.revision == world.ledger.row("t-1").revision
+        return () if unsent.question is None else unsent.question.asked
+
+    world = World(new_ledger())
+    assert to_send(world) == tuple(PEOPLE)
+    world.vote(BOB)
+    assert to_send(world) == tuple(PEOPLE)
+    question_rows.written(world.ledger, "c-1", ())
+    assert to_send(world) == ()
+    eve, put = JID.parse("eve@a.example"), question_rows.input_row(world.ledger, "c-1")
+    assert put is not None
+    question_rows.ask_also(world.ledger, world.ledger.row("t-1"), put, [eve])
+    assert to_send(world) == (eve,)
 
 
 @pytest.mark.ports
