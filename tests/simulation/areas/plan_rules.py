@@ -171,11 +171,13 @@ _REPORT: Final = re.compile(
     re.MULTILINE,
 )
 """The report of the end of a plan."""
+_STOPPED_TRYING: Final = "so I have stopped trying"
 
 
 class Ends(_Plans):
     """A plan ends once, and none of its steps runs afterwards. Its owner learns of the end, except
-    one who wants no news from the agent, or who is away while nothing is kept.
+    one who wants no news from the agent, or who is away while nothing is kept; or that it waits for
+    an operator, because a step was interrupted again and again.
     """
 
     _now = 0.0
@@ -184,6 +186,8 @@ class Ends(_Plans):
         super().__init__()
         self._no_news = NoNews()
         self._began: dict[str, float] = {}
+        self._wait_for_operator: set[str] = set()
+        """Whose work does."""
 
     def saw(self, entry: Entry, stanza: ET.Element | None) -> None:
         super().saw(entry, stanza)
@@ -205,6 +209,9 @@ class Ends(_Plans):
 
     def _hear(self, entry: Stanza | KeptOut, stanza: ET.Element) -> None:
         body = stanza.findtext("{*}body", "")
+        if _STOPPED_TRYING in body:
+            who = entry.session if isinstance(entry, Stanza) else entry.who
+            self._wait_for_operator.add(who.partition("/")[0])
         for task in stanza.iter(f"{TASK}task"):
             if task.get("state") in ("completed", "failed", "cancelled", "rejected"):
                 self._ends(self._tasks.get(task.get("id", ""), ""), "", entry.at)
@@ -235,6 +242,7 @@ class Ends(_Plans):
         for name, plan in self.plans.items():
             waits = plan.is_paused or plan.asked_at > self._now - _OPEN_S
             waits = waits or self._no_news.since(plan.owner, self._began[name])
+            waits = waits or plan.owner in self._wait_for_operator
             if plan.is_heard_of and plan.ended is None and not waits:
                 raise Violation(f"the plan {name} has not ended, and waits for nobody")
 
