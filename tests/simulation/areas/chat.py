@@ -68,7 +68,7 @@ class Replies(Rule):
             self._taken.update(key for key in self._open if f"{key[1]} " in entry.text)
         elif isinstance(entry, Effect) and entry.step.startswith("after "):
             # A message while a question is open is the answer to that.
-            word = entry.step.split()[1]
+            word = self.name(entry.step.split()[1])
             self._open = {key: value for key, value in self._open.items() if key[1] != word}
         elif isinstance(entry, KeptOut):
             self._told(entry.who, ET.fromstring(entry.xml).findtext("{*}body", ""), entry.at)
