@@ -9,8 +9,8 @@
 # make pictures  the pictures of the documentation: people and an agent in four clients
 # make clients  the same clients in rooms and chats with an agent: who is answered, decisions, files;
 #              C=converse has only that one
-# make thorough  the long campaigns: the fuzzer, simulated lives for an hour, and those of several
-#              instances for ten minutes, more generated stanzas, every split of every stream,
+# make thorough  the long campaigns: the fuzzer, simulated lives for an hour, dense ones and those of
+#              several instances for ten minutes each, more generated stanzas, every split of every stream,
 #              1,000 random points at which instances and their database fail, 10,000 calls of
 #              workers that are killed at random, the mutants, every test on everything
 # make packages  wheel, sdist, Debian package and OCI image in dist/; the last two on Debian, the image as root
@@ -84,6 +84,7 @@ thorough: $(STAMP) servers
 	$(BIN)/python -m pip install --quiet --group fuzz
 	$(BIN)/python -m tests.hostile.fuzz --seconds 300
 	$(BIN)/python -m tests.simulation --from $(TEST_SEED) --minutes 60
+	$(BIN)/python -m tests.simulation --dense --from $(TEST_SEED) --minutes 10
 	$(BIN)/python -m tests.simulation --instances --from $(TEST_SEED) --minutes 10
 	WATCH_EVENTS=10000 $(BIN)/pytest -q --hypothesis-seed=$(TEST_SEED) -W error
 	$(BIN)/python -m tests.mutants

@@ -14,13 +14,24 @@ from typing import Final
 from msgspec.structs import replace
 
 from tests.simulation.history import line
-from tests.simulation.life import DAYS, Life, draw
+from tests.simulation.life import DAYS, Life
 from tests.simulation.many import Outcome, play_many, silence
 from tests.simulation.rules import Violation
-from tests.simulation.world import Lives, Play, World, kinds, play, read_life, write_life
+from tests.simulation.world import (
+    Lives,
+    Play,
+    World,
+    draw_dense,
+    draw_life,
+    play,
+    read_life,
+    write_life,
+)
 
 _SHRINK_S: Final = 300.0
 """Seconds for which a life is shortened."""
+_DENSE_DAYS: Final = 0.3
+"""Days of a dense life."""
 _PROGRESS_S: Final = 60.0
 """Seconds after which the progress of many lives is shown again."""
 
@@ -52,6 +63,11 @@ def main(words: Sequence[str]) -> int:
         action="store_true",
         help="let two or three instances share a PostgreSQL database; --days 0.05 by default",
     )
+    parser.add_argument(
+        "--dense",
+        action="store_true",
+        help=f"lives of few areas, in which much happens; --days {_DENSE_DAYS:g} by default",
+    )
     parser.add_argument("--log", action="store_true", help="show the log of the service, too")
     options = parser.parse_args(words)
     if not options.log:
@@ -64,7 +80,11 @@ def main(words: Sequence[str]) -> int:
             lives = stack.enter_context(instances.shared_lives(options.days, place))
         else:
             lives = Lives(
-                lambda seed: draw(seed, options.days or DAYS, kinds()),
+                lambda seed: (
+                    draw_dense(seed, options.days or _DENSE_DAYS)
+                    if options.dense
+                    else draw_life(seed, options.days or DAYS)
+                ),
                 lambda life: play(life, place),
             )
         if options.seed is not None:
@@ -98,7 +118,7 @@ def _many(options: argparse.Namespace, lives: Lives) -> int:
         drawn = map(lives.draw, seeds)
         outcomes = (Outcome.of(life, lives.play(life)) for life in drawn)
     else:
-        outcomes = play_many(seeds, options.days or DAYS, options.processes)
+        outcomes = play_many(seeds, lives.draw, options.processes)
     for one in outcomes:
         days, kills = days + one.days, kills + one.kills
         if one.violation:
@@ -125,9 +145,9 @@ def _progress(days: float, kills: int, began: float) -> str:
 
 def _command(options: argparse.Namespace, seed: int) -> str:
     """Return what replays a life that these options have drawn."""
-    if not options.instances and options.days is None:
+    if not (options.instances or options.dense) and options.days is None:
         return f"make simulate SEED={seed}"
-    instances = " --instances" if options.instances else ""
+    instances = " --instances" if options.instances else " --dense" if options.dense else ""
     days = "" if options.days is None else f" --days {options.days:g}"
     return f"python -m tests.simulation{instances} --seed {seed}{days}"
 

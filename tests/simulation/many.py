@@ -3,7 +3,7 @@
 import logging
 import multiprocessing
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import structlog
 
-from tests.simulation.life import Life, draw
+from tests.simulation.life import Life
 from tests.simulation.rules import Violation
-from tests.simulation.world import World, kinds, play
+from tests.simulation.world import World, play
 
 
 class Outcome(NamedTuple):
@@ -31,15 +31,15 @@ class Outcome(NamedTuple):
         return cls(life.seed, world.days, world.kills, str(violation or ""))
 
 
-def play_many(seeds: Iterable[int], days: float, processes: int) -> Iterator[Outcome]:
-    """Play lives of so many days in so many processes; yield the outcomes in the order of the
-    seeds.
-    """
+def play_many(
+    seeds: Iterable[int], draw: Callable[[int], Life], processes: int
+) -> Iterator[Outcome]:
+    """Play the lives of these seeds in so many processes; yield the outcomes in their order."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, context, silence) as pool:
         waiting = deque[Future[Outcome]]()
         for seed in seeds:
-            waiting.append(pool.submit(_play, seed, days))
+            waiting.append(pool.submit(_play, draw(seed)))
             if len(waiting) > processes:
                 yield waiting.popleft().result()
         for one in waiting:
@@ -52,7 +52,6 @@ def silence() -> None:
     structlog.configure(wrapper_class=silent)
 
 
-def _play(seed: int, days: float) -> Outcome:
-    life = draw(seed, days, kinds())
+def _play(life: Life) -> Outcome:
     with TemporaryDirectory(prefix="simulation-") as directory:
         return Outcome.of(life, play(life, Path(directory) / "life"))

@@ -33,9 +33,10 @@ from tests.kit.system import SimulatedSystem
 from tests.kit.xmpp import Xmpp
 from tests.simulation.area import Area
 from tests.simulation.areas import AREAS
+from tests.simulation.areas.faults import Faults
 from tests.simulation.areas.instances import Instances
 from tests.simulation.history import FaultKind, History
-from tests.simulation.life import CALLERS, DAY_S, PEOPLE, Draw, Life, Reaction
+from tests.simulation.life import CALLERS, DAY_S, PEOPLE, Draw, Life, Reaction, draw
 from tests.simulation.people import Answer, Decide, Resident
 from tests.simulation.rules import Rules, Violation
 from tests.simulation.skills import Outside
@@ -53,6 +54,8 @@ SETTINGS: Final = {
     "limits": {"inline_s": 2},
     "memory": {"reconcile_s": 86_400},
 }
+_DENSE_PAUSES_S: Final = ((60.0,), (10.0, 600.0), (60.0, 600.0, 3600.0))
+"""The pauses of a dense life are one of these."""
 _LOOKS: Final[Sequence[tuple[Any, str, float]]] = (
     *((documents, "EVERY_S", 86_400.0), (notifier, "_POLL_S", 21_600.0)),
     *((runner, "_LOOK_S", 3600.0), (expiry, "_LOOK_S", 3600.0), (pubsub, "_TIDY_S", 86_400.0)),
@@ -278,6 +281,25 @@ def _is_of_disk(error: BaseException) -> bool:
 def kinds(areas: Sequence[type[Area]] = AREAS) -> list[tuple[int, Draw]]:
     """Return how often each kind of action happens."""
     return [(weight, draw) for area in areas for draw, weight in area.draws.items()]
+
+
+def draw_life(seed: int, days: float) -> Life:
+    """Draw a life with all areas."""
+    return draw(seed, days, kinds())
+
+
+def draw_dense(seed: int, days: float) -> Life:
+    """Draw a life of few areas, in which something happens nearly all the time: what belongs
+    together meets more often than in a life with all areas.
+    """
+    chance = Random(f"dense {seed}")
+    some = chance.sample([one for one in AREAS if one is not Faults], chance.choice((1, 1, 2, 3)))
+    share, pauses_s = chance.choice((0, 1, 5, 10)), chance.choice(_DENSE_PAUSES_S)
+    ours, faults = kinds(some), kinds((Faults,)) if share else []
+    total, of_faults = (sum(weight for weight, _ in each) for each in (ours, faults))
+    made = [(weight * max(10 * of_faults, 1), each) for weight, each in ours]
+    made += [(weight * share * total, each) for weight, each in faults]
+    return draw(seed, days, made, pauses_s)
 
 
 def read_life(file: Path) -> Life:
