@@ -507,11 +507,19 @@ class Conversation:
             if not await self._retract_calls(turn, request):
                 return False
             await self._store_text(request, text)
-            turn.set_text(request.id, text)
+            self._show_revised(turn.set_text(request.id, text))
         finally:
             self._holds -= 1
             self.look()
         return True
+
+    def _show_revised(self, request: TurnRequest) -> None:
+        """Let the running turn show the new text of a message of another turn, which it may show
+        among the earlier messages.
+        """
+        if self._running is not None:
+            self._running.revisions.add(request)
+            self._interrupt(self._running)
 
     async def _revise_parked(self, sent: SentMessage, text: str) -> bool:
         """Revise a message of a turn that waits for tasks: it continues with the new text."""
@@ -525,6 +533,7 @@ class Conversation:
                 if not await self._retract_calls(turn, request):
                     return False
                 await self._store_text(request, text)
+                self._show_revised(turn.set_text(request.id, text))
                 found = await self.parked.take(parked)
                 if found is not None:
                     self.add(found, first=True)

@@ -321,9 +321,12 @@ class Engine:
         )
 
     async def _take_revisions(self, run: Run, revisions: Revisions) -> None:
-        revised = await revisions.take()
-        run.revise(revised)
-        await self._add_messages(run, revised, recall=True)
+        revised, known = await revisions.take(), set(run.journal.ids)
+        own = [one for one in revised if one.id in known]
+        run.revise(own)
+        await self._add_messages(run, own, recall=True)
+        others = [one for one in revised if one.id not in known]
+        await run.journal.add(await self._corrections(run, others))
 
     async def _corrections(self, run: Run, messages: Sequence[TurnRequest]) -> list[StoredLine]:
         """Return the lines that replace those of messages that were corrected since.
@@ -345,7 +348,7 @@ class Engine:
                 overheard=tuple([one for one in before.overheard if not one.id or one.id in kept]),
             )
             lines.append(Correction(turn=request.id, message=message))
-            if run.journal.calls_since(request.id):
+            if request.id in run.journal.ids and run.journal.calls_since(request.id):
                 lines.append(Note(content=sentences.CORRECTED, turn=run.ask.id))
         return lines
 

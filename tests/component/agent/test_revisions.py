@@ -457,6 +457,36 @@ async def test_a_retraction_withdraws_a_question_silently(tmp_path: Path) -> Non
         assert len(world.brain.asked) == 1
 
 
+@pytest.mark.parametrize("text", ["three", None])
+async def test_a_turn_shows_no_earlier_text_of_a_message_of_another_turn(
+    tmp_path: Path, text: str | None
+) -> None:
+    world, asked = World(tmp_path), anyio.Event()
+
+    async def think(request: ModelRequest) -> Completion:
+        if not asked.is_set():
+            asked.set()
+            await anyio.sleep_forever()  # until the call is cancelled
+        return says("Well.")
+
+    world.brain.think = shopping("ask")
+    async with world.life() as conversations:
+        await conversations.received(message("m1", "one", msg_id="m1"))
+        await eventually(lambda: conversations.activity(HIS).parked == 1)
+        world.brain.think = think
+        await conversations.received(message("m2", "two"))
+        await asked.wait()
+        shown = len(world.brain.asked)
+        assert "one" in words(world.brain.asked[-1])
+        assert await conversations.revised(HIS, "m1", text)
+        await world.ear.hears(1)
+        await world.settled()
+        later = [words(each) for each in world.brain.asked[shown:]]
+        assert later
+        assert all("one" not in each for each in later)
+        assert later[0] == [text or RETRACTED, "two"]
+
+
 async def test_a_correction_of_a_parked_turn_after_a_restart(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.brain.think = wiping
