@@ -28,6 +28,8 @@ _HANDLED_S: Final = 30.0
 """Seconds in which a vote is counted, unless something fails."""
 _SHOWN_S: Final = 7200.0
 """Seconds after which the council has seen a question."""
+_OPEN_S: Final = 25 * 3600.0
+"""Seconds after which a question has expired, and the council knows that."""
 _OVER: Final = ("completed", "failed", "rejected", "cancelled")
 _ENDED: Final = ("Denied", "Expired", "Withdrawn")
 
@@ -241,5 +243,6 @@ class Grants(RoomRule):
     def at_rest(self) -> None:
         self._look(self._now)
         for one in self._questions.values():
-            if one.messages and not one.state.startswith(("Approved", *_ENDED)):
+            is_open = one.at > self._now - _OPEN_S
+            if one.messages and not is_open and not one.state.startswith(("Approved", *_ENDED)):
                 raise Violation(f"the council does not know what became of {one.id}: {one.state}")
