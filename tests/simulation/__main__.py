@@ -147,9 +147,9 @@ def _command(options: argparse.Namespace, seed: int) -> str:
     """Return what replays a life that these options have drawn."""
     if not (options.instances or options.dense) and options.days is None:
         return f"make simulate SEED={seed}"
-    instances = " --instances" if options.instances else " --dense" if options.dense else ""
+    kind = " --instances" if options.instances else " --dense" if options.dense else ""
     days = "" if options.days is None else f" --days {options.days:g}"
-    return f"python -m tests.simulation{instances} --seed {seed}{days}"
+    return f"python -m tests.simulation{kind} --seed {seed}{days}"
 
 
 def _show_short(life: Life, play: Play, file: Path | None) -> None:

@@ -155,6 +155,13 @@ class World:
         )
         self.watcher.observed(Event(items=EventItems(node="news", items=found)))
 
+    async def miss(self, *ids: str) -> None:
+        """Lose the session after the source was observed, and publish items meanwhile."""
+        self.watcher.connected()
+        await self.state("live")
+        self.watcher.disconnected()
+        self.publish(*ids, live=False)
+
     async def state(self, wanted: str) -> None:
         await eventually(lambda: self.watcher.status.state == wanted)
 
@@ -232,10 +239,7 @@ async def test_an_answer_that_is_too_large_gives_the_newest(world: World) -> Non
 @pytest.mark.ports
 async def test_what_comes_while_it_catches_up_is_handled_after_that(world: World) -> None:
     async with world.running():
-        world.watcher.connected()
-        await world.state("live")
-        world.watcher.disconnected()
-        world.publish("a", "b", live=False)
+        await world.miss("a", "b")
 
         def publish() -> None:
             world.service.during_listing = lambda: None
@@ -249,10 +253,7 @@ async def test_what_comes_while_it_catches_up_is_handled_after_that(world: World
 async def test_earlier_versions_that_wait_come_before_the_listed_one(world: World) -> None:
     """What the node has sent before its listing is older than that, whatever is handled first."""
     async with world.running():
-        world.watcher.connected()
-        await world.state("live")
-        world.watcher.disconnected()
-        world.publish("a", "b", live=False)
+        await world.miss("a", "b")
 
         def publish() -> None:
             world.service.during_listing = lambda: None
@@ -273,10 +274,7 @@ async def test_earlier_versions_that_wait_come_before_the_listed_one(world: Worl
 
 async def test_what_was_missed_comes_first_when_the_service_answers_again(world: World) -> None:
     async with world.running():
-        world.watcher.connected()
-        await world.state("live")
-        world.watcher.disconnected()
-        world.publish("a", "b", live=False)
+        await world.miss("a", "b")
         world.service.refusal = "remote-server-timeout"
         world.watcher.connected()
         await world.state("failed")
