@@ -24,6 +24,8 @@ _OWNER: Final = re.compile(r"(?:.*-)?([a-z]+)@[a-z.]+")
 """The account, room or occupant whose directory this is; not one who is known by a visit."""
 _SECRET: Final = re.compile(r"\b(?:secret|hush)-([a-z]+)-\d")
 CONFIRM: Final = "{urn:fluux:agent:0#confirm}"
+OPEN_S: Final = 25 * 3600.0
+"""Seconds for which a question may be open, and until everybody knows that it has expired."""
 
 
 class Violation(Exception):  # noqa: N818 - it says what was violated

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 from tests.simulation.areas.block_rules import NoNews
 from tests.simulation.history import Effect, Entry, KeptOut, Prompt, Stanza, Wish
 from tests.simulation.people import label_in
-from tests.simulation.rules import CONFIRM, TASK, Rule, Violation
+from tests.simulation.rules import CONFIRM, OPEN_S, TASK, Rule, Violation
 
 _LAST: Final = {"note": "note", "work": "s2", "nap": "after", "look": "looked", "errand": "errand"}
 """The last effect of each skill."""
@@ -18,8 +18,6 @@ _REPEATABLE: Final = ("look", "fail")
 _NOTES: Final = re.compile(r"Please note (p\d+)\.(\w+)\.")
 _UNDER_WAY_S: Final = 10.0
 """Seconds for which an effect may be under way that was begun before."""
-_OPEN_S: Final = 25 * 3600.0
-"""Seconds for which a question may be open."""
 
 
 _Having: TypeAlias = list[tuple[str, dict[str, Any], dict[str, Any]]]
@@ -240,7 +238,7 @@ class Ends(_Plans):
 
     def at_rest(self) -> None:
         for name, plan in self.plans.items():
-            waits = plan.is_paused or plan.asked_at > self._now - _OPEN_S
+            waits = plan.is_paused or plan.asked_at > self._now - OPEN_S
             waits = waits or self._no_news.since(plan.owner, self._began[name])
             waits = waits or plan.owner in self._wait_for_operator
             if plan.is_heard_of and plan.ended is None and not waits:

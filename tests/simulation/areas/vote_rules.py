@@ -13,7 +13,7 @@ from tests.simulation.areas.room_rules import RoomRule
 from tests.simulation.history import Effect, Entry, Fault, Stanza, Wish
 from tests.simulation.life import CALLERS
 from tests.simulation.room_service import AWAY, COUNCIL
-from tests.simulation.rules import CONFIRM, LABEL, TASK, Violation
+from tests.simulation.rules import CONFIRM, LABEL, OPEN_S, TASK, Violation
 from xep.muc import Affiliation
 
 MEMBERS: Final[dict[str, Affiliation]] = {
@@ -28,8 +28,6 @@ _HANDLED_S: Final = 30.0
 """Seconds in which a vote is counted, unless something fails."""
 _SHOWN_S: Final = 7200.0
 """Seconds after which the council has seen a question."""
-_OPEN_S: Final = 25 * 3600.0
-"""Seconds after which a question has expired, and the council knows that."""
 _OVER: Final = ("completed", "failed", "rejected", "cancelled")
 _ENDED: Final = ("Denied", "Expired", "Withdrawn")
 
@@ -243,6 +241,6 @@ class Grants(RoomRule):
     def at_rest(self) -> None:
         self._look(self._now)
         for one in self._questions.values():
-            is_open = one.at > self._now - _OPEN_S
+            is_open = one.at > self._now - OPEN_S
             if one.messages and not is_open and not one.state.startswith(("Approved", *_ENDED)):
                 raise Violation(f"the council does not know what became of {one.id}: {one.state}")
